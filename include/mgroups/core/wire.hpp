@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <mgroups/core/box.hpp>
+#include <mgroups/core/dims.hpp>
+#include <mgroups/core/error.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+/// Writes what ranks tell each other: unsigned numbers as LEB128 (7 bits a byte, low bits first), texts with their length.
+/// Both ends are the same program; nothing of this is ever stored.
+class WireWriter {
+ public:
+  explicit WireWriter(std::vector<std::byte>& out) : out_(out) {}
+
+  void number(std::uint64_t value) {
+    while (value >= 0x80) {
+      out_.push_back(static_cast<std::byte>(value | 0x80));
+      value >>= 7;
+    }
+    out_.push_back(static_cast<std::byte>(value));
+  }
+  void text(std::string_view value) {
+    number(value.size());
+    const auto bytes = std::as_bytes(std::span(value));
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  /// Non-negative numbers, without their count.
+  void dims(const Dims& values) {
+    for (const std::int64_t value : values) number(static_cast<std::uint64_t>(value));
+  }
+  /// A box of a rank that the reader knows.
+  void box(const Box& value) {
+    dims(value.offsets);
+    dims(value.sizes);
+  }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+/// Reads what `WireWriter` wrote. Throws Error where the bytes end too early.
+class WireReader {
+ public:
+  explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  [[nodiscard]] bool done() const noexcept { return at_ == bytes_.size(); }
+
+  [[nodiscard]] std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<std::uint64_t>(take(1)[0]);
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    return value;
+  }
+  [[nodiscard]] std::uint32_t small_number() { return static_cast<std::uint32_t>(number()); }
+  /// Points into the bytes being read.
+  [[nodiscard]] std::string_view text() {
+    const auto bytes = take(number());
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  [[nodiscard]] Dims dims(int rank) {
+    Dims values;
+    for (int axis = 0; axis < rank; ++axis) values.push_back(static_cast<std::int64_t>(number()));
+    return values;
+  }
+  [[nodiscard]] Box box(int rank) {
+    Dims offsets = dims(rank);
+    return {offsets, dims(rank)};
+  }
+
+ private:
+  std::span<const std::byte> take(std::uint64_t n) {
+    if (n > bytes_.size() - at_) {
+      throw MismatchedCall("a message between ranks is cut short; do all ranks run the same build?");
+    }
+    const auto out = bytes_.subspan(at_, static_cast<std::size_t>(n));
+    at_ += static_cast<std::size_t>(n);
+    return out;
+  }
+
+  std::span<const std::byte> bytes_;
+  std::size_t at_ = 0;
+};
+
+/// Messages to every rank in one block of memory: first those for rank 0, then those for rank 1, ...
+struct Parcels {
+  std::vector<std::byte> bytes;
+  std::vector<std::size_t> counts;  ///< bytes for (or from) each rank
+
+  explicit Parcels(int ranks) : counts(static_cast<std::size_t>(ranks), 0) {}
+
+  /// Calls `f(rank, message)` for every rank in order.
+  template <class F>
+  void for_each(F&& f) const {
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      f(static_cast<int>(r), std::span(bytes).subspan(at, counts[r]));
+      at += counts[r];
+    }
+  }
+};
+
+MGROUPS_END_NAMESPACE
