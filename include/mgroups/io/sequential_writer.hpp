@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <mgroups/io/file.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+/// Writes a file from front to back. Small pieces are collected into large writes; large pieces go out from where they lie.
+/// The buffer is the only memory it takes. Blocking; one thread at a time.
+class SequentialWriter {
+ public:
+  /// `file` must be new. `expected_bytes` are reserved at once, so that a full disk shows before the first byte.
+  SequentialWriter(std::unique_ptr<File> file, std::uint64_t expected_bytes, std::size_t buffer_bytes)
+      : file_(std::move(file)), capacity_(buffer_bytes), buffer_(new std::byte[buffer_bytes]) {
+    file_->preallocate(expected_bytes);
+  }
+
+  /// Bytes appended so far: where the next one goes.
+  [[nodiscard]] std::uint64_t position() const noexcept { return written_ + buffered_; }
+
+  void append(std::span<const std::byte> data) {
+    if (data.size() >= direct_bytes) {
+      flush();
+      file_->write_at(written_, data);
+      written_ += data.size();
+      return;
+    }
+    const auto room = reserve(data.size());
+    std::copy(data.begin(), data.end(), room.begin());
+  }
+
+  /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most `buffer_bytes`.
+  [[nodiscard]] std::span<std::byte> reserve(std::size_t n) {
+    if (n > capacity_ - buffered_) flush();
+    const std::span<std::byte> out(buffer_.get() + buffered_, n);
+    buffered_ += n;
+    return out;
+  }
+
+  /// Zeros up to the next multiple of `alignment`, a power of two and small.
+  void align(std::uint64_t alignment) {
+    const auto gap = static_cast<std::size_t>(-position() & (alignment - 1));
+    std::ranges::fill(reserve(gap), std::byte{0});
+  }
+
+  /// Returns when everything is on stable storage and the file is closed.
+  void finish() {
+    flush();
+    file_->sync();
+    file_->close();
+  }
+
+ private:
+  // From here on a copy into the buffer costs more than the call it saves.
+  static constexpr std::size_t direct_bytes = std::size_t{256} << 10;
+
+  void flush() {
+    if (buffered_ == 0) return;
+    file_->write_at(written_, {buffer_.get(), buffered_});
+    written_ += buffered_;
+    buffered_ = 0;
+  }
+
+  std::unique_ptr<File> file_;
+  std::size_t capacity_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t buffered_ = 0;
+  std::uint64_t written_ = 0;
+};
+
+MGROUPS_END_NAMESPACE
