@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <mgroups/checkpoint/read_part.hpp>
+#include <mgroups/core/box.hpp>
+#include <mgroups/core/dtype.hpp>
+#include <mgroups/core/error.hpp>
+#include <mgroups/core/tensor_view.hpp>
+#include <mgroups/core/text.hpp>
+#include <mgroups/format/torch_dist/archive.hpp>
+#include <mgroups/format/torch_dist/metadata.hpp>
+#include <mgroups/io/file.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+namespace detail {
+
+/// "Part `part` of the chunk that lies there goes to `target`."
+struct ChunkRead {
+  StorageInfo storage;
+  std::string_view key;
+  DType dtype;        ///< as `.metadata` says
+  Dims chunk_shape;   ///< as `.metadata` says
+  Box part;           ///< within the chunk
+  TensorView target;  ///< of the part's shape
+};
+
+/// Reads parts of stored chunks, in the order in which they lie on disk. Neighbouring small archives are fetched in one read; of large
+/// ones only the head, the tail and the wanted bytes are read. Local, blocking.
+class ChunkReader {
+ public:
+  /// `names[i]` is the file that a storage's `file` number i means, below `directory`.
+  ChunkReader(FileSystem& files, std::string directory, std::span<const std::string> names, std::size_t buffer_bytes,
+              std::atomic<std::uint64_t>* progress)
+      : files_(files),
+        directory_(std::move(directory)),
+        names_(names),
+        progress_(progress),
+        window_capacity_(std::max<std::size_t>(buffer_bytes / 2, small_archive)),
+        part_reader_(std::max<std::size_t>(buffer_bytes / 2, std::size_t{64} << 10)) {}
+
+  void read(std::vector<ChunkRead> reads) {
+    std::stable_sort(reads.begin(), reads.end(), [](const ChunkRead& a, const ChunkRead& b) {
+      return a.storage.file != b.storage.file ? a.storage.file < b.storage.file : a.storage.offset < b.storage.offset;
+    });
+    for (std::size_t begin = 0; begin < reads.size();) {
+      std::size_t end = begin + 1;
+      while (end < reads.size() && reads[end].storage.file == reads[begin].storage.file) ++end;
+      read_file(std::span(reads).subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+
+ private:
+  // Archives up to this size are read whole, with what lies between them.
+  static constexpr std::size_t small_archive = std::size_t{128} << 10;
+  static constexpr std::uint64_t cheap_gap = 16 << 10;
+
+  void read_file(std::span<const ChunkRead> reads) {
+    const std::string path = join_path(directory_, names_[reads[0].storage.file]);
+    if (files_.status(path).kind != FileKind::file) throw_missing(path, reads);
+    const auto file = files_.open_read(path);
+    const std::uint64_t size = file->size();
+    window_ = {};
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      const StorageInfo& at = reads[i].storage;
+      if (at.offset > size || at.length > size - at.offset) {
+        throw FormatError(concat(path, " has ", size, " bytes, but tensor '", reads[i].key, "' should lie in it at bytes ", at.offset,
+                                 " to ", at.offset + at.length, "; the file was cut short"),
+                          {.verb = "load", .key = std::string(reads[i].key), .file = path});
+      }
+      // Several parts of one chunk: its archive is looked at once.
+      const bool same_archive = i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
+      if (at.length <= small_archive) {
+        const std::span<const std::byte> archive = fetch(*file, reads.subspan(i));
+        if (!same_archive) stored_ = read_tensor_archive(archive, at.length, path, reads[i].key);
+        place_part(reads[i], path, archive);
+      } else {
+        if (!same_archive) {
+          stored_ = read_tensor_archive(
+              [&](std::uint64_t offset, std::span<std::byte> out) { file->read_at(at.offset + offset, out); }, at.length, path,
+              reads[i].key);
+        }
+        const TensorView part = part_of(reads[i], path, nullptr);
+        const auto first = static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
+        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target);
+      }
+      if (progress_ != nullptr) *progress_ += reads[i].target.nbytes();
+    }
+  }
+
+  /// The archive of the first of `reads`, in memory, after reading as many of the following small ones as fit.
+  std::span<const std::byte> fetch(File& file, std::span<const ChunkRead> reads) {
+    const StorageInfo& wanted = reads[0].storage;
+    if (wanted.offset < window_offset_ || wanted.offset + wanted.length > window_offset_ + window_.size()) {
+      if (!window_memory_) window_memory_.reset(new std::byte[window_capacity_]);
+      std::uint64_t end = wanted.offset + wanted.length;
+      for (const ChunkRead& next : reads.subspan(1)) {
+        const std::uint64_t next_end = next.storage.offset + next.storage.length;
+        if (next.storage.length > small_archive || next.storage.offset > end + cheap_gap ||
+            next_end > wanted.offset + window_capacity_) {
+          break;
+        }
+        end = std::max(end, next_end);
+      }
+      window_offset_ = wanted.offset;
+      window_ = {window_memory_.get(), static_cast<std::size_t>(end - wanted.offset)};
+      file.read_at(window_offset_, window_);
+    }
+    return window_.subspan(static_cast<std::size_t>(wanted.offset - window_offset_), static_cast<std::size_t>(wanted.length));
+  }
+
+  void place_part(const ChunkRead& read, const std::string& path, std::span<const std::byte> archive) {
+    TensorView part = part_of(read, path, archive.data());
+    if (part.numel() > 0) place(part, read.target);
+  }
+
+  [[nodiscard]] static std::int64_t element_offset(const Dims& index, const Dims& strides) noexcept {
+    std::int64_t offset = 0;
+    for (int axis = 0; axis < index.rank(); ++axis) offset += index[axis] * strides[axis];
+    return offset;
+  }
+
+  /// The wanted part as it lies in the archive at `archive` (null: not in memory), after checking that the archive is what
+  /// `.metadata` says.
+  [[nodiscard]] TensorView part_of(const ChunkRead& read, const std::string& path, const std::byte* archive) const {
+    const auto fail = [&](const std::string& reason) {
+      throw FormatError(concat("tensor '", read.key, "' in ", path, " at byte ", read.storage.offset, ": ", reason),
+                        {.verb = "load", .key = std::string(read.key), .file = path});
+    };
+    if (stored_.dtype != read.dtype || stored_.shape != read.chunk_shape) {
+      fail(concat("the archive holds ", name(stored_.dtype), " ", to_string(stored_.shape), " where .metadata says ", name(read.dtype),
+                  " ", to_string(read.chunk_shape)));
+    }
+    if (stored_.big_endian && size_of(stored_.dtype) > 1) fail("it is stored in big-endian byte order, which is not read");
+    TensorView whole_chunk{nullptr, stored_.dtype, stored_.shape, stored_.strides};
+    if (archive != nullptr) whole_chunk.data = const_cast<std::byte*>(archive) + stored_.data_offset;
+    return whole_chunk.part(read.part);
+  }
+
+  [[noreturn]] static void throw_missing(const std::string& path, std::span<const ChunkRead> reads) {
+    std::vector<std::string_view> keys;
+    for (const ChunkRead& read : reads) keys.push_back(read.key);
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    throw IoError(concat("the data file ", path, ", which holds parts of ", list_text(keys, 8), ", does not exist"),
+                  {.verb = "load", .key = std::string(keys.front()), .file = path});
+  }
+
+  FileSystem& files_;
+  std::string directory_;
+  std::span<const std::string> names_;
+  std::atomic<std::uint64_t>* progress_;
+  std::size_t window_capacity_;
+  std::unique_ptr<std::byte[]> window_memory_;
+  std::span<std::byte> window_;
+  std::uint64_t window_offset_ = 0;
+  StoredTensor stored_{};
+  PartReader part_reader_;
+};
+
+}  // namespace detail
+
+MGROUPS_END_NAMESPACE

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/load_plan.hpp>
+#include <mgroups/core/box.hpp>
+#include <mgroups/core/error.hpp>
+#include <mgroups/core/tensor_view.hpp>
+#include <mgroups/core/text.hpp>
+#include <mgroups/core/wire.hpp>
+#include <mgroups/format/torch_dist/metadata.hpp>
+#include <mgroups/io/posix.hpp>
+#include <mgroups/shard/state_dict.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+/// Reads single tensors, or parts of them, out of a `torch_dist` or DCP checkpoint: for tools and conversions, where no rank has
+/// a state dict. Local, blocking. One object may be used by one thread at a time.
+class CheckpointReader {
+ public:
+  /// Reads and validates `.metadata`. Throws CheckpointError when there is no checkpoint, FormatError when it is damaged.
+  explicit CheckpointReader(const std::string& directory, const LoadOptions& options = {})
+      : options_(options),
+        files_(options.files != nullptr ? *options.files : posix_file_system()),
+        opened_(open_checkpoint(files_, directory)),
+        planner_(opened_.metadata, options_) {}
+  CheckpointReader(const CheckpointReader&) = delete;
+  CheckpointReader& operator=(const CheckpointReader&) = delete;
+
+  [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return opened_.metadata; }
+
+  /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was asked for,
+  /// the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for damaged files.
+  void read(std::string_view key, const Box& part, const TensorView& target) {
+    const auto found = opened_.metadata.tensors.find(key);
+    if (found == opened_.metadata.tensors.end()) {
+      throw InvalidArgument(concat("the checkpoint ", opened_.directory, " has no tensor '", key, "'"), {.key = std::string(key)});
+    }
+    if (target.dtype != found->second.dtype && !options_.convert_dtype) {
+      throw InvalidArgument(concat("tensor '", key, "' is stored as ", name(found->second.dtype), ", not as ", name(target.dtype),
+                                   "; read it as it is or set convert_dtype"),
+                            {.key = std::string(key)});
+    }
+    ShardLayout layout{.key = std::string(key),
+                       .dtype = target.dtype,
+                       .local_shape = part.sizes,
+                       .global_shape = found->second.shape,
+                       .global_offset = part.offsets,
+                       .axis_fragmentations = std::nullopt,
+                       .replica_id = {}};
+    detail::check_layout(layout);
+    const std::vector<LocalShard> shards{{&layout, target}};
+    detail::check_shards(shards);
+    Parcels request(1);
+    request.bytes = detail::load_request(shards);
+    request.counts[0] = request.bytes.size();
+    detail::LoadTask task(shards, planner_.answers(request).bytes, opened_.directory);
+    task.run(files_, opened_.directory, options_);
+  }
+
+ private:
+  LoadOptions options_;
+  FileSystem& files_;
+  OpenedCheckpoint opened_;
+  detail::LoadPlanner planner_;
+};
+
+MGROUPS_END_NAMESPACE
