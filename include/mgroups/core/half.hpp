@@ -6,7 +6,7 @@
 
 #include <mgroups/version.hpp>
 
-// Functions that device code shares with the host. std::bit_cast is not one: nvcc lets device code use only the compiler's own.
+// Functions that device code shares with the host. std::bit_cast is not one of them for nvcc; the builtin that it wraps is.
 #if defined(__CUDACC__)
 #define MGROUPS_HOST_DEVICE __host__ __device__
 #else
