@@ -20,6 +20,7 @@
 #include <mgroups/core/wire.hpp>
 #include <mgroups/io/posix.hpp>
 #include <mgroups/shard/state_dict.hpp>
+#include <mgroups/shard/validate.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE

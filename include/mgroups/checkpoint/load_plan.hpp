@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include <mgroups/checkpoint/chunk_index.hpp>
+#include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
 #include <mgroups/checkpoint/read_chunks.hpp>
 #include <mgroups/core/box.hpp>
@@ -32,16 +32,6 @@
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
-
-/// How to load. By default the checkpoint must have every key of the state dict, with the same shape and dtype.
-struct LoadOptions {
-  bool allow_missing = false;     ///< keys that are not stored keep their values and are reported
-  bool allow_unexpected = true;   ///< stored keys that nobody asks for are reported, not an error
-  bool convert_dtype = false;     ///< values of another dtype are converted, where one exists for both (see `convert_box`)
-  std::size_t buffer_bytes = std::size_t{4} << 20;  ///< memory that each rank uses, about
-  FileSystem* files = nullptr;                      ///< null: the machine's own
-  std::atomic<std::uint64_t>* progress = nullptr;   ///< if given, bytes of elements are added to it as they are read
-};
 
 namespace detail {
 
@@ -143,8 +133,8 @@ class LoadPlanner {
     writer.number(1);
     writer.number(static_cast<std::uint64_t>(tensor.dtype));
     writer.dims(tensor.shape);
-    auto index = indices_.find(request.key);
-    if (index == indices_.end()) index = indices_.emplace(request.key, ChunkIndex(tensor)).first;
+    auto index = indices_.find(&tensor);
+    if (index == indices_.end()) index = indices_.emplace(&tensor, ChunkIndex(tensor)).first;
     std::vector<std::size_t> chunks;
     if (!request.box.empty()) {
       index->second.for_each_overlap(request.box, [&](std::size_t chunk, const Box&) { chunks.push_back(chunk); });
@@ -161,7 +151,7 @@ class LoadPlanner {
 
   const CheckpointMetadata& metadata_;
   const LoadOptions& options_;
-  std::unordered_map<std::string_view, ChunkIndex> indices_;
+  std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
 };
 
 /// Turns the coordinator's answer into reads of whole or partial chunks. Checks that the chunks cover each shard exactly once, and
@@ -212,7 +202,7 @@ class LoadTask {
   /// Writes to the shards' memory.
   void run(FileSystem& files, const std::string& directory, const LoadOptions& options) {
     for (const TensorView& view : beyond_) fill_zero(view);
-    ChunkReader(files, directory, names_, options.buffer_bytes, options.progress).read(std::move(reads_));
+    ChunkReader(files, directory, names_, options).read(std::move(reads_));
   }
 
  private:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,8 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/read_part.hpp>
 #include <mgroups/core/box.hpp>
+#include <mgroups/core/crc32.hpp>
+#include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/tensor_view.hpp>
@@ -42,14 +44,13 @@ struct ChunkRead {
 class ChunkReader {
  public:
   /// `names[i]` is the file that a storage's `file` number i means, below `directory`.
-  ChunkReader(FileSystem& files, std::string directory, std::span<const std::string> names, std::size_t buffer_bytes,
-              std::atomic<std::uint64_t>* progress)
+  ChunkReader(FileSystem& files, std::string directory, std::span<const std::string> names, const LoadOptions& options)
       : files_(files),
         directory_(std::move(directory)),
         names_(names),
-        progress_(progress),
-        window_capacity_(std::max<std::size_t>(buffer_bytes / 2, small_archive)),
-        part_reader_(std::max<std::size_t>(buffer_bytes / 2, std::size_t{64} << 10)) {}
+        options_(options),
+        window_capacity_(std::max<std::size_t>(options.buffer_bytes / 2, small_archive)),
+        part_reader_(std::max<std::size_t>(options.buffer_bytes / 2, std::size_t{64} << 10)) {}
 
   void read(std::vector<ChunkRead> reads) {
     std::stable_sort(reads.begin(), reads.end(), [](const ChunkRead& a, const ChunkRead& b) {
@@ -85,8 +86,9 @@ class ChunkReader {
       const bool same_archive = i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
       if (at.length <= small_archive) {
         const std::span<const std::byte> archive = fetch(*file, reads.subspan(i));
-        if (!same_archive) stored_ = read_tensor_archive(archive, at.length, path, reads[i].key);
-        place_part(reads[i], path, archive);
+        if (!same_archive) look_at(reads[i], path, archive);
+        const TensorView part = part_of(reads[i], path, archive.data());
+        if (part.numel() > 0) place(part, reads[i].target);
       } else {
         if (!same_archive) {
           stored_ = read_tensor_archive(
@@ -95,9 +97,13 @@ class ChunkReader {
         }
         const TensorView part = part_of(reads[i], path, nullptr);
         const auto first = static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
-        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target);
+        const std::uint64_t storage = at.offset + stored_.storage_begin;
+        RunningCrc crc(storage);
+        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target,
+                          options_.verify_checksums && stored_.crc != 0 ? &crc : nullptr);
+        if (const auto value = crc.value_at(storage + stored_.storage_bytes)) check_crc(reads[i], path, *value);
       }
-      if (progress_ != nullptr) *progress_ += reads[i].target.nbytes();
+      if (options_.progress != nullptr) *options_.progress += reads[i].target.nbytes();
     }
   }
 
@@ -122,9 +128,32 @@ class ChunkReader {
     return window_.subspan(static_cast<std::size_t>(wanted.offset - window_offset_), static_cast<std::size_t>(wanted.length));
   }
 
-  void place_part(const ChunkRead& read, const std::string& path, std::span<const std::byte> archive) {
-    TensorView part = part_of(read, path, archive.data());
-    if (part.numel() > 0) place(part, read.target);
+  /// Finds out where the data lie in a small archive, and checks them.
+  void look_at(const ChunkRead& read, const std::string& path, std::span<const std::byte> archive) {
+    // Most archives are as this library writes them: comparing with what it would write is cheaper than reading them.
+    TensorArchive own(read.dtype, read.chunk_shape);
+    const auto equal = [](std::span<const std::byte> a, std::span<const std::byte> b) {
+      return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+    };
+    if (archive.size() == own.total_size() && equal(archive.first(own.head().size()), own.head())) {
+      const auto data = archive.subspan(own.head().size(), own.data_size());
+      if (equal(archive.subspan(own.head().size() + data.size()), own.tail(crc32(data)))) {
+        stored_ = {.dtype = read.dtype, .shape = read.chunk_shape, .strides = row_major_strides(read.chunk_shape)};
+        stored_.data_offset = stored_.storage_begin = own.data_offset();
+        return;
+      }
+    }
+    stored_ = read_tensor_archive(archive, archive.size(), path, read.key);
+    if (options_.verify_checksums && stored_.crc != 0) {
+      check_crc(read, path, crc32(archive.subspan(stored_.storage_begin, stored_.storage_bytes)));
+    }
+  }
+
+  void check_crc(const ChunkRead& read, const std::string& path, std::uint32_t found) const {
+    if (stored_.crc == 0 || stored_.crc == found) return;
+    throw FormatError(concat("the CRC-32 of the data of '", read.key, "' in ", path, " does not match: the file was damaged after it "
+                             "was written"),
+                      {.verb = "load", .key = std::string(read.key), .file = path});
   }
 
   [[nodiscard]] static std::int64_t element_offset(const Dims& index, const Dims& strides) noexcept {
@@ -162,7 +191,7 @@ class ChunkReader {
   FileSystem& files_;
   std::string directory_;
   std::span<const std::string> names_;
-  std::atomic<std::uint64_t>* progress_;
+  const LoadOptions& options_;
   std::size_t window_capacity_;
   std::unique_ptr<std::byte[]> window_memory_;
   std::span<std::byte> window_;

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include <mgroups/core/crc32.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
 #include <mgroups/core/tensor_view.hpp>
@@ -30,6 +32,27 @@ inline void place(const TensorView& source, const TensorView& target) {
   }
 }
 
+/// CRC-32 of bytes that are read from front to back. Reads in another order, or with gaps, leave it without a value.
+class RunningCrc {
+ public:
+  explicit RunningCrc(std::uint64_t begin) : next_(begin) {}
+  void add(std::uint64_t offset, std::span<const std::byte> bytes) {
+    in_order_ = in_order_ && offset == next_;
+    if (!in_order_) return;
+    value_ = crc32(bytes, value_);
+    next_ += bytes.size();
+  }
+  /// The CRC-32, if everything up to `end` has been seen.
+  [[nodiscard]] std::optional<std::uint32_t> value_at(std::uint64_t end) const {
+    return in_order_ && next_ == end ? std::optional(value_) : std::nullopt;
+  }
+
+ private:
+  std::uint64_t next_;
+  std::uint32_t value_ = 0;
+  bool in_order_ = true;
+};
+
 /// Reads strided tensors out of a file into strided tensors in memory, with one bounded buffer.
 ///
 /// What is contiguous on both sides is read straight into its place. For the rest, neighbouring rows are read together, gaps between
@@ -39,9 +62,11 @@ class PartReader {
   explicit PartReader(std::size_t buffer_bytes) : capacity_(buffer_bytes), buffer_(new std::byte[buffer_bytes]) {}
 
   /// `stored` gives dtype, shape and strides (none negative) as they lie in the file; its first element is at byte `offset`.
-  /// `target` has the same shape. The caller has made sure that all of it lies within the file. Local, blocking.
-  void read(File& file, std::uint64_t offset, const TensorView& stored, const TensorView& target) {
+  /// `target` has the same shape. The caller has made sure that all of it lies within the file. `crc`, if given, sees every byte
+  /// that is read. Local, blocking.
+  void read(File& file, std::uint64_t offset, const TensorView& stored, const TensorView& target, RunningCrc* crc = nullptr) {
     if (stored.numel() == 0) return;
+    crc_ = crc;
     Level level{.offset = offset, .stored = stored, .target = target};
     sort_axes(level);
     read_level(file, level, 0);
@@ -57,6 +82,19 @@ class PartReader {
 
   // A gap of this many bytes takes about as long to read from the page cache as a call does.
   static constexpr std::int64_t cheap_gap = 16 << 10;
+
+  void read_bytes(File& file, std::uint64_t offset, std::span<std::byte> out) {
+    if (crc_ == nullptr) return file.read_at(offset, out);
+    // Slices small enough to be still in the cache when their checksum is computed.
+    constexpr std::size_t slice = std::size_t{512} << 10;
+    while (!out.empty()) {
+      const auto part = out.first(std::min(slice, out.size()));
+      file.read_at(offset, part);
+      crc_->add(offset, part);
+      offset += part.size();
+      out = out.subspan(part.size());
+    }
+  }
 
   /// Largest stored stride first, so that walking the axes in order walks the file forwards whatever the tensor's layout is.
   static void sort_axes(Level& level) {
@@ -90,7 +128,7 @@ class PartReader {
     const TensorView& stored = level.stored;
     const std::int64_t span = span_of(stored, axis);
     if (stored.dtype == level.target.dtype && stored.contiguous() && level.target.contiguous()) {
-      file.read_at(level.offset, {static_cast<std::byte*>(level.target.data), static_cast<std::size_t>(span)});
+      read_bytes(file, level.offset, {static_cast<std::byte*>(level.target.data), static_cast<std::size_t>(span)});
       return;
     }
     const auto item = static_cast<std::int64_t>(size_of(stored.dtype));
@@ -100,7 +138,7 @@ class PartReader {
     const bool seek = size > 1 && stride - row > cheap_gap;
     if (!seek && static_cast<std::uint64_t>(span) <= capacity_) {
       const std::span<std::byte> bytes = buffer().first(static_cast<std::size_t>(span));
-      file.read_at(level.offset, bytes);
+      read_bytes(file, level.offset, bytes);
       TensorView source = stored;
       source.data = bytes.data();
       place(source, level.target);
@@ -122,6 +160,7 @@ class PartReader {
 
   std::size_t capacity_;
   std::unique_ptr<std::byte[]> buffer_;
+  RunningCrc* crc_ = nullptr;
 };
 
 }  // namespace detail

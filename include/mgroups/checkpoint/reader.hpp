@@ -17,6 +17,7 @@
 #include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/io/posix.hpp>
 #include <mgroups/shard/state_dict.hpp>
+#include <mgroups/shard/validate.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE

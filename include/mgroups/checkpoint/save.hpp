@@ -30,6 +30,7 @@
 #include <mgroups/io/posix.hpp>
 #include <mgroups/io/sequential_writer.hpp>
 #include <mgroups/shard/state_dict.hpp>
+#include <mgroups/shard/validate.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
@@ -63,25 +64,6 @@ template <class Where>
 }
 
 [[nodiscard]] inline std::string data_file_name(int rank) { return concat("__", rank, "_0.distcp"); }
-
-inline void check_shards(std::span<const LocalShard> shards) {
-  for (const LocalShard& shard : shards) {
-    const ShardLayout& layout = *shard.layout;
-    const auto fail = [&](const std::string& reason) {
-      throw InvalidArgument(concat("tensor '", layout.key, "' ", reason), {.key = layout.key});
-    };
-    if (shard.data.shape != layout.local_shape || shard.data.dtype != layout.dtype) {
-      fail(concat("is ", name(shard.data.dtype), " ", to_string(shard.data.shape), " now, but was added to the state dict as ",
-                  name(layout.dtype), " ", to_string(layout.local_shape)));
-    }
-    if (shard.data.numel() == 0) continue;
-    if (shard.data.data == nullptr) fail("has elements but no address; is its storage allocated?");
-    if (shard.data.space != MemorySpace::host) {
-      throw UnsupportedError(concat("tensor '", layout.key, "' lies in device memory; copy it to the host before saving or loading"),
-                             {.key = layout.key});
-    }
-  }
-}
 
 /// Which of its shards this rank writes, in ascending order. Collective, blocking.
 [[nodiscard]] inline std::vector<std::uint32_t> plan_writes(any_communicator& comm, std::span<const LocalShard> shards) {
