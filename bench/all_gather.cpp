@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
       } else {
         for (int r = 0; r < ranks; ++r) {
           const int from = (world.rank() + r) % ranks;
-          std::memcpy(out.data() + static_cast<std::size_t>(from) * part, inputs[static_cast<std::size_t>(from)].data(), part * 4);
+          std::memcpy(out.data() + static_cast<std::size_t>(from) * part, inputs[static_cast<std::size_t>(from)].data(),
+                      part * 4);
         }
         world.barrier();
       }

@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
   std::size_t bytes = 0;
   for (const mg::Parcels& message : messages) {
     bytes += message.bytes.size();
-    message.for_each([&](int owner, std::span<const std::byte> part) { inboxes[static_cast<std::size_t>(owner)].push_back(part); });
+    message.for_each(
+        [&](int owner, std::span<const std::byte> part) { inboxes[static_cast<std::size_t>(owner)].push_back(part); });
   }
   std::vector<std::size_t> load(static_cast<std::size_t>(ranks));
   std::size_t writes = 0;
@@ -62,8 +63,8 @@ int main(int argc, char** argv) {
     for (const mg::detail::WriteAssignment& write : owned.plan().writes) ++load[write.rank], ++writes;
   }
   seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  std::printf("{\"seconds\": %.6f, \"writes\": %zu, \"most_per_rank\": %zu, \"message_bytes_per_shard\": %.1f}\n", seconds, writes,
-              *std::max_element(load.begin(), load.end()),
+  std::printf("{\"seconds\": %.6f, \"writes\": %zu, \"most_per_rank\": %zu, \"message_bytes_per_shard\": %.1f}\n", seconds,
+              writes, *std::max_element(load.begin(), load.end()),
               static_cast<double>(bytes) / static_cast<double>(tensors) / static_cast<double>(ranks));
   return 0;
 }

@@ -52,7 +52,9 @@ Contents open_distributed(const std::string& path, const char* format) {
     out.tensors.emplace(key, Tensor{std::string(mg::name(tensor.dtype)), tensor.dtype, tensor.shape, tensor.chunk_count()});
   }
   for (const auto& [key, storage] : reader->metadata().objects) out.objects.push_back(key);
-  out.read = [reader](const std::string& key, const mg::Box& part, const mg::TensorView& target) { reader->read(key, part, target); };
+  out.read = [reader](const std::string& key, const mg::Box& part, const mg::TensorView& target) {
+    reader->read(key, part, target);
+  };
   return out;
 }
 
@@ -60,17 +62,21 @@ Contents open_safetensors_files(const std::string& path) {
   const auto reader = std::make_shared<mg::SafetensorsReader>(path);
   Contents out{.format = "safetensors", .tensors = {}, .objects = {}, .read = {}};
   for (const auto& [key, tensor] : reader->model().tensors) {
-    out.tensors.emplace(key, Tensor{tensor.dtype ? std::string(mg::name(*tensor.dtype)) : tensor.stored_type, tensor.dtype, tensor.shape,
-                                    tensor.parts.size()});
+    out.tensors.emplace(key, Tensor{tensor.dtype ? std::string(mg::name(*tensor.dtype)) : tensor.stored_type, tensor.dtype,
+                                    tensor.shape, tensor.parts.size()});
   }
-  out.read = [reader](const std::string& key, const mg::Box& part, const mg::TensorView& target) { reader->read(key, part, target); };
+  out.read = [reader](const std::string& key, const mg::Box& part, const mg::TensorView& target) {
+    reader->read(key, part, target);
+  };
   return out;
 }
 
 Contents open(const std::string& path) {
   mg::FileSystem& files = mg::posix_file_system();
   const std::string directory = mg::committed_path(files, path);
-  const auto has_file = [&](const char* name) { return files.status(mg::join_path(directory, name)).kind == mg::FileKind::file; };
+  const auto has_file = [&](const char* name) {
+    return files.status(mg::join_path(directory, name)).kind == mg::FileKind::file;
+  };
   if (files.status(directory).kind == mg::FileKind::file) return open_safetensors_files(path);
   if (has_file(".metadata")) return open_distributed(path, has_file("metadata.json") ? "torch_dist" : "dcp");
   if (files.status(directory).kind == mg::FileKind::directory) {
@@ -82,7 +88,8 @@ Contents open(const std::string& path) {
 }
 
 std::string sha256_of_tensor(const Contents& contents, const std::string& key, const Tensor& tensor, Progress& progress) {
-  if (!tensor.readable) throw mg::UnsupportedError(mg::concat("tensor '", key, "' is of type ", tensor.dtype, ", which cannot be read"));
+  if (!tensor.readable)
+    throw mg::UnsupportedError(mg::concat("tensor '", key, "' is of type ", tensor.dtype, ", which cannot be read"));
   Sha256 hash;
   const auto size = static_cast<std::int64_t>(mg::size_of(*tensor.readable));
   std::vector<std::byte> bytes;
@@ -103,7 +110,8 @@ void keep_only(Contents& contents, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string nearest = mg::nearest_name(key, known);
-    throw mg::InvalidArgument(mg::concat("there is no key '", key, "'", nearest.empty() ? "" : mg::concat("; the nearest is '", nearest, "'")));
+    throw mg::InvalidArgument(
+        mg::concat("there is no key '", key, "'", nearest.empty() ? "" : mg::concat("; the nearest is '", nearest, "'")));
   }
   const auto unwanted = [&](const std::string& key) { return std::find(keys.begin(), keys.end(), key) == keys.end(); };
   std::erase_if(contents.tensors, [&](const auto& entry) { return unwanted(entry.first); });
@@ -113,7 +121,8 @@ void keep_only(Contents& contents, const std::vector<std::string>& keys) {
 void print_json(const Contents& contents) {
   nlohmann::json out{{"format", contents.format}, {"tensors", nlohmann::json::object()}, {"objects", contents.objects}};
   for (const auto& [key, tensor] : contents.tensors) {
-    nlohmann::json row{{"dtype", tensor.dtype}, {"shape", std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end())},
+    nlohmann::json row{{"dtype", tensor.dtype},
+                       {"shape", std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end())},
                        {"shards", tensor.shards}};
     if (!tensor.sha256.empty()) row["sha256"] = tensor.sha256;
     out["tensors"][key] = std::move(row);
@@ -128,14 +137,17 @@ void print_text(const Contents& contents) {
   for (const auto& [key, tensor] : contents.tensors) {
     widest = std::max(widest, key.size());
     widest_shape = std::max(widest_shape, mg::to_string(tensor.shape).size());
-    bytes += static_cast<double>(mg::numel(tensor.shape)) * static_cast<double>(tensor.readable ? mg::size_of(*tensor.readable) : 1);
+    bytes += static_cast<double>(mg::numel(tensor.shape)) *
+             static_cast<double>(tensor.readable ? mg::size_of(*tensor.readable) : 1);
   }
   widest = std::min<std::size_t>(widest, 80);
   const int width = static_cast<int>(widest), shape_width = static_cast<int>(widest_shape);
-  if (!contents.tensors.empty()) std::printf("%-*s  %-15s  %-*s  %6s\n", width, "key", "dtype", shape_width, "shape", "shards");
+  if (!contents.tensors.empty())
+    std::printf("%-*s  %-15s  %-*s  %6s\n", width, "key", "dtype", shape_width, "shape", "shards");
   for (const auto& [key, tensor] : contents.tensors) {
     std::printf("%-*s  %-15s  %-*s  %6zu%s%s\n", width, key.c_str(), tensor.dtype.c_str(), shape_width,
-                mg::to_string(tensor.shape).c_str(), tensor.shards, tensor.sha256.empty() ? "" : "  ", tensor.sha256.c_str());
+                mg::to_string(tensor.shape).c_str(), tensor.shards, tensor.sha256.empty() ? "" : "  ",
+                tensor.sha256.c_str());
   }
   for (const std::string& key : contents.objects) std::printf("%-*s  object\n", width, key.c_str());
   std::printf("%s: %zu tensors, %.1f MB, %zu objects\n", contents.format.c_str(), contents.tensors.size(), bytes / 1e6,

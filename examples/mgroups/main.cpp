@@ -20,12 +20,14 @@ int main(int argc, char** argv) {
 
   InspectOptions options;
   CLI::App& inspect_command = *app.add_subcommand("inspect", "List tensors and objects: dtype, shape, shards.");
-  inspect_command.add_option("path", options.path, "a checkpoint directory, a safetensors file, or a folder of such files")->required();
+  inspect_command.add_option("path", options.path, "a checkpoint directory, a safetensors file, or a folder of such files")
+      ->required();
   inspect_command.add_option("keys", options.keys, "only these keys");
   inspect_command.add_flag("--json", options.json, "print JSON");
   inspect_command.add_flag("--sha256", options.sha256, "read every tensor and print the SHA-256 of its row-major bytes");
-  inspect_command.footer("Examples:\n  mgroups inspect run/iter_0000100\n  mgroups inspect run/iter_0000100 --json --sha256 embedding.weight\n"
-                         "  mgroups inspect model.safetensors");
+  inspect_command.footer(
+      "Examples:\n  mgroups inspect run/iter_0000100\n  mgroups inspect run/iter_0000100 --json --sha256 embedding.weight\n"
+      "  mgroups inspect model.safetensors");
   inspect_command.callback([&] { inspect(options); });
 
   try {

@@ -103,7 +103,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 template <mg::communicator Comm>
 auto context_of(Comm& world, const Layout& layout) {
-  return mg::make_context(world, mg::ProcessGrid{"tp-dp-pp", {.tp = layout.tp, .dp = layout.dp, .pp = layout.pp}, world.size()});
+  return mg::make_context(world,
+                          mg::ProcessGrid{"tp-dp-pp", {.tp = layout.tp, .dp = layout.dp, .pp = layout.pp}, world.size()});
 }
 
 Result save_model(const Model& model, const Layout& layout, const std::string& path, Progress& progress) {
@@ -147,20 +148,24 @@ Result load_model(const Model& model, const Layout& layout, const std::string& p
     }
     return seconds;
   });
-  Result result{"load", layout, model.bytes * static_cast<std::uint64_t>(layout.dp), *std::max_element(seconds.begin(), seconds.end())};
+  Result result{"load", layout, model.bytes * static_cast<std::uint64_t>(layout.dp),
+                *std::max_element(seconds.begin(), seconds.end())};
   for (std::size_t tensor = 0; tensor < model.tensors.size(); ++tensor) {
-    result.tensors_equal += std::all_of(equal.begin(), equal.end(), [&](const auto& copy) { return copy[tensor] == 1; }) ? 1 : 0;
+    result.tensors_equal +=
+        std::all_of(equal.begin(), equal.end(), [&](const auto& copy) { return copy[tensor] == 1; }) ? 1 : 0;
   }
   return result;
 }
 
 void print_table(const Model& model, const std::vector<Result>& results) {
-  std::printf("%s: %zu tensors, %.1f MB\n\n", model.source.c_str(), model.tensors.size(), static_cast<double>(model.bytes) / 1e6);
-  std::printf("%-6s %-16s %5s %9s %7s %9s  %s\n", "", "layout", "ranks", "seconds", "GB/s", "raw GB/s", "tensors equal to the source");
+  std::printf("%s: %zu tensors, %.1f MB\n\n", model.source.c_str(), model.tensors.size(),
+              static_cast<double>(model.bytes) / 1e6);
+  std::printf("%-6s %-16s %5s %9s %7s %9s  %s\n", "", "layout", "ranks", "seconds", "GB/s", "raw GB/s",
+              "tensors equal to the source");
   for (const Result& result : results) {
     const double gigabytes = static_cast<double>(result.bytes) / 1e9;
-    std::printf("%-6s %-16s %5d %9.3f %7.2f %9.2f  ", result.verb.c_str(), result.layout.text().c_str(), result.layout.ranks(),
-                result.seconds, gigabytes / result.seconds, gigabytes / result.raw_seconds);
+    std::printf("%-6s %-16s %5d %9.3f %7.2f %9.2f  ", result.verb.c_str(), result.layout.text().c_str(),
+                result.layout.ranks(), result.seconds, gigabytes / result.seconds, gigabytes / result.raw_seconds);
     if (result.verb == "load") std::printf("%zu of %zu", result.tensors_equal, model.tensors.size());
     std::printf("\n");
   }
@@ -168,7 +173,8 @@ void print_table(const Model& model, const std::vector<Result>& results) {
 }
 
 nlohmann::json to_json(const Model& model, const std::string& path, const std::vector<Result>& results) {
-  nlohmann::json out{{"model", model.source}, {"checkpoint", path}, {"tensors", model.tensors.size()}, {"bytes", model.bytes}};
+  nlohmann::json out{
+      {"model", model.source}, {"checkpoint", path}, {"tensors", model.tensors.size()}, {"bytes", model.bytes}};
   for (const Result& result : results) {
     nlohmann::json row{{"verb", result.verb},
                        {"layout", {{"tp", result.layout.tp}, {"pp", result.layout.pp}, {"dp", result.layout.dp}}},
@@ -192,8 +198,9 @@ int main(int argc, char** argv) {
   app.add_flag("--generate", generate, "use a generated model of the shapes of all-MiniLM-L6-v2");
   app.add_option("--work", work, "where the checkpoint goes")->capture_default_str();
   app.add_flag("--json", json, "print the result as JSON");
-  app.footer("Examples:\n  reshard_model model.safetensors\n  reshard_model --generate --json\n\n"
-             "Exit status: 0 all tensors equal, 1 a tensor differs or something failed, 2 wrong usage.");
+  app.footer(
+      "Examples:\n  reshard_model model.safetensors\n  reshard_model --generate --json\n\n"
+      "Exit status: 0 all tensors equal, 1 a tensor differs or something failed, 2 wrong usage.");
   try {
     app.parse(argc, argv);
     if (path.empty() != generate) throw CLI::ValidationError("give a model or --generate, and not both");

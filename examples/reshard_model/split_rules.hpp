@@ -14,8 +14,8 @@ inline int split_axis(std::string_view name, int rank) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (has("Norm") || has("norm") || has("ln_") || has("position") || has("token_type") || rank == 0) return -1;
   const bool bias = name.ends_with("bias");
-  for (const std::string_view column :
-       {"query", "key", "value", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "intermediate.dense", "fc1", "c_fc", "c_attn"}) {
+  for (const std::string_view column : {"query", "key", "value", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj",
+                                        "intermediate.dense", "fc1", "c_fc", "c_attn"}) {
     if (has(column)) return 0;
   }
   for (const std::string_view row : {"output.dense", "o_proj", "out_proj", "down_proj", "fc2", "c_proj"}) {
@@ -44,7 +44,8 @@ inline std::int64_t layer_number(std::string_view name) {
 /// The pipeline stage of a weight: layers in equal runs, embeddings on the first stage, what follows the layers on the last.
 inline int stage_of(std::string_view name, std::int64_t layers, int stages) {
   const std::int64_t layer = layer_number(name);
-  if (layer < 0) return name.find("embed") != std::string_view::npos || name.find("wte") != std::string_view::npos ? 0 : stages - 1;
+  if (layer < 0)
+    return name.find("embed") != std::string_view::npos || name.find("wte") != std::string_view::npos ? 0 : stages - 1;
   int stage = 0;
   while (mgroups::split_range(layers, stages, stage).end <= layer) ++stage;
   return stage;

@@ -29,7 +29,8 @@ inline RawSeconds raw_file_speed(const std::string& directory, std::uint64_t byt
   const std::uint64_t share = bytes / static_cast<std::uint64_t>(threads) + 1;
 
   const auto timed = [&](auto&& work) {
-    std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(threads), std::vector<std::byte>(piece, std::byte{1}));
+    std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(threads),
+                                                std::vector<std::byte>(piece, std::byte{1}));
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::thread> workers;
     for (int t = 0; t < threads; ++t) {

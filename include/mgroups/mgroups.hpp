@@ -14,7 +14,6 @@
 #include <mgroups/format/safetensors.hpp>
 #include <mgroups/group/context.hpp>
 #include <mgroups/group/group.hpp>
-#include <mgroups/group/retag.hpp>
 #include <mgroups/pack/convert.hpp>
 #include <mgroups/pack/pack.hpp>
 #include <mgroups/shard/layers/tensor_parallel.hpp>

@@ -28,11 +28,16 @@ struct Tensor {
 
 // torch_test.py has the same list.
 const std::vector<Tensor> tensors{
-    {"decoder.fc1.weight", mg::DType::float32, {13, 10}}, {"decoder.fc2.weight", mg::DType::bfloat16, {8, 12}},
-    {"decoder.half", mg::DType::float16, {7, 5, 3}},      {"decoder.ids", mg::DType::int64, {9}},
-    {"decoder.small_ids", mg::DType::int32, {4, 4}},      {"decoder.bytes", mg::DType::uint8, {6, 50}},
-    {"decoder.mask", mg::DType::bool_, {3, 11}},          {"scalar", mg::DType::float32, {}},
-    {"empty", mg::DType::float32, {0, 4}},                {"a key, with [odd] \"signs\" \xc3\xbc", mg::DType::float32, {2, 3}},
+    {"decoder.fc1.weight", mg::DType::float32, {13, 10}},
+    {"decoder.fc2.weight", mg::DType::bfloat16, {8, 12}},
+    {"decoder.half", mg::DType::float16, {7, 5, 3}},
+    {"decoder.ids", mg::DType::int64, {9}},
+    {"decoder.small_ids", mg::DType::int32, {4, 4}},
+    {"decoder.bytes", mg::DType::uint8, {6, 50}},
+    {"decoder.mask", mg::DType::bool_, {3, 11}},
+    {"scalar", mg::DType::float32, {}},
+    {"empty", mg::DType::float32, {0, 4}},
+    {"a key, with [odd] \"signs\" \xc3\xbc", mg::DType::float32, {2, 3}},
 };
 
 /// The element at `index` in row-major order; torch_test.py says the same.
@@ -102,9 +107,9 @@ int main(int argc, char** argv) {
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (verb == "read") std::fill(target[i].bytes.begin(), target[i].bytes.end(), std::byte{0xa5});
         const mg::Dims& shape = target[i].box.sizes;
-        state.add(mg::make_sharded_at(tensors[i].key,
-                                      mg::TensorView{target[i].bytes.data(), tensors[i].dtype, shape, mg::row_major_strides(shape)},
-                                      tensors[i].shape, target[i].box.offsets, {.replica_id = replica_of(tensors[i], world.rank(), rows)}));
+        state.add(mg::make_sharded_at(
+            tensors[i].key, mg::TensorView{target[i].bytes.data(), tensors[i].dtype, shape, mg::row_major_strides(shape)},
+            tensors[i].shape, target[i].box.offsets, {.replica_id = replica_of(tensors[i], world.rank(), rows)}));
       }
       if (verb == "write") {
         mg::save(directory, state, world);

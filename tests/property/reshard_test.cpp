@@ -64,9 +64,10 @@ std::vector<Tensor> random_model(std::mt19937& random) {
     tensor.key = "layers." + std::to_string(i) + ".w";
     tensor.salt = i + 1;
     tensor.dtype = dtypes[below(random, 8)];
-    const int rank = tensor.kind == Kind::flat ? 1 : tensor.kind == Kind::stacked || tensor.kind == Kind::row ? 2 + below(random, 2)
-                     : tensor.kind == Kind::replicated ? below(random, 4)
-                                                        : 1 + below(random, 4);
+    const int rank = tensor.kind == Kind::flat                                  ? 1
+                     : tensor.kind == Kind::stacked || tensor.kind == Kind::row ? 2 + below(random, 2)
+                     : tensor.kind == Kind::replicated                          ? below(random, 4)
+                                                                                : 1 + below(random, 4);
     for (int axis = 0; axis < rank; ++axis) tensor.shape.push_back(below(random, 12) == 0 ? 0 : 1 + below(random, 9));
   }
   return model;
@@ -94,7 +95,8 @@ std::vector<std::vector<Piece>> distribute(const std::vector<Tensor>& model, con
   for (std::size_t t = 0; t < model.size(); ++t) {
     const Tensor& tensor = model[t];
     const int stage = static_cast<int>(t) % layout.pp;
-    const auto cuts = tensor.kind == Kind::flat ? random_cuts(tensor.shape[0], layout.tp * layout.dp, random) : std::vector<std::int64_t>{};
+    const auto cuts = tensor.kind == Kind::flat ? random_cuts(tensor.shape[0], layout.tp * layout.dp, random)
+                                                : std::vector<std::int64_t>{};
     for (int rank = 0; rank < layout.world(); ++rank) {
       const int tp = layout.tp_rank(rank), dp = layout.dp_rank(rank);
       if (tensor.kind != Kind::stacked && layout.pp_rank(rank) != stage) continue;
@@ -212,7 +214,8 @@ TEST_CASE("any layout loads what any other has saved") {
     std::vector<std::string> missing;  // a stack of no layers is on no rank
     for (const mg::SaveReport& report : reports) bytes += report.bytes_written;
     for (const Tensor& tensor : model) {
-      if (has(written, tensor)) model_bytes += static_cast<std::uint64_t>(mg::numel(tensor.shape)) * mg::size_of(tensor.dtype);
+      if (has(written, tensor))
+        model_bytes += static_cast<std::uint64_t>(mg::numel(tensor.shape)) * mg::size_of(tensor.dtype);
       if (has(wanted, tensor) && !has(written, tensor)) missing.push_back(tensor.key);
     }
     REQUIRE(bytes == model_bytes);
@@ -245,7 +248,8 @@ TEST_CASE("any layout loads what any other has saved") {
     seen["strided"] += strided_source || strided_target;
     seen["uneven"] += any_piece([&](const Piece& p) {
       return p.tensor->kind == Kind::flat || p.tensor->kind == Kind::free ||
-             (p.tensor->kind == Kind::column && (p.tensor->shape[0] % writing.tp != 0 || p.tensor->shape[0] % reading.tp != 0));
+             (p.tensor->kind == Kind::column &&
+              (p.tensor->shape[0] % writing.tp != 0 || p.tensor->shape[0] % reading.tp != 0));
     });
     seen["empty"] += any_piece([](const Piece& p) { return p.box.empty(); });
     seen["prepended"] += any_piece([](const Piece& p) { return p.prepended > 0; });

@@ -62,7 +62,8 @@ class FaultyFiles final : public mgroups::FileSystem {
  private:
   class FaultyFile final : public mgroups::File {
    public:
-    FaultyFile(FaultyFiles& owner, std::unique_ptr<mgroups::File> real) : File(real->path()), owner_(owner), real_(std::move(real)) {}
+    FaultyFile(FaultyFiles& owner, std::unique_ptr<mgroups::File> real)
+        : File(real->path()), owner_(owner), real_(std::move(real)) {}
     void read_at(std::uint64_t offset, std::span<std::byte> out) override { real_->read_at(offset, out); }
     void write_at(std::uint64_t offset, std::span<const std::byte> data) override {
       owner_.change("write", path());

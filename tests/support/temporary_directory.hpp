@@ -14,9 +14,9 @@ class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     const char* wished = std::getenv("MGROUPS_TEST_TMPDIR");
-    const std::filesystem::path parent = wished != nullptr                          ? std::filesystem::path(wished)
+    const std::filesystem::path parent = wished != nullptr                        ? std::filesystem::path(wished)
                                          : ::access("/dev/shm", W_OK | X_OK) == 0 ? std::filesystem::path("/dev/shm")
-                                                                                    : std::filesystem::temp_directory_path();
+                                                                                  : std::filesystem::temp_directory_path();
     std::string name = (parent / "mgroups-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a directory below " + parent.string());
     path_ = name;

@@ -64,8 +64,8 @@ inline std::vector<std::byte> to_wire(const Failure& failure) {
   std::vector<std::byte> out;
   WireWriter writer(out);
   writer.number(static_cast<std::uint64_t>(failure.code));
-  for (const std::string* text : {&failure.sentence, &failure.context.verb, &failure.context.group, &failure.context.key,
-                                  &failure.context.file}) {
+  for (const std::string* text :
+       {&failure.sentence, &failure.context.verb, &failure.context.group, &failure.context.key, &failure.context.file}) {
     writer.text(*text);
   }
   writer.number(static_cast<std::uint64_t>(failure.context.rank + 1));
@@ -105,7 +105,8 @@ auto on_all_ranks(any_communicator& comm, std::string_view verb, Step&& step) {
   const auto failed = [&](Errc code, std::string_view sentence, ErrorContext context) {
     if (context.verb.empty()) context.verb = verb;
     context.rank = comm.rank();
-    failure = Failure{code, comm.size() == 1 ? std::string(sentence) : concat("rank ", comm.rank(), ": ", sentence), context};
+    failure =
+        Failure{code, comm.size() == 1 ? std::string(sentence) : concat("rank ", comm.rank(), ": ", sentence), context};
   };
   try {
     if constexpr (std::is_void_v<Result>) {

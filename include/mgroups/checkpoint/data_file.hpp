@@ -43,11 +43,12 @@ inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& vi
     return crc;
   }
   const auto item = static_cast<std::int64_t>(size_of(view.dtype));
-  for_each_slab(whole(view.shape), std::max<std::int64_t>(1, static_cast<std::int64_t>(slab_bytes) / item), [&](const Box& part) {
-    const std::span<std::byte> bytes = out.reserve(static_cast<std::size_t>(part.volume() * item));
-    copy_box(view.part(part), {bytes.data(), view.dtype, part.sizes, row_major_strides(part.sizes)});
-    crc = crc32(bytes, crc);
-  });
+  for_each_slab(whole(view.shape), std::max<std::int64_t>(1, static_cast<std::int64_t>(slab_bytes) / item),
+                [&](const Box& part) {
+                  const std::span<std::byte> bytes = out.reserve(static_cast<std::size_t>(part.volume() * item));
+                  copy_box(view.part(part), {bytes.data(), view.dtype, part.sizes, row_major_strides(part.sizes)});
+                  crc = crc32(bytes, crc);
+                });
   return crc;
 }
 

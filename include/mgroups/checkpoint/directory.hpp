@@ -30,7 +30,8 @@ inline constexpr std::string_view metadata_name = ".metadata";
 /// Says in one sentence why `directory` is no checkpoint, and where one is if it is near.
 [[nodiscard]] inline std::string why_not_a_checkpoint(FileSystem& files, const std::string& directory) {
   const FileStatus status = files.status(directory);
-  if (status.kind == FileKind::none) return status.dangling_link ? "it is a link to nothing" : "the directory does not exist";
+  if (status.kind == FileKind::none)
+    return status.dangling_link ? "it is a link to nothing" : "the directory does not exist";
   if (status.kind != FileKind::directory) return "it is not a directory";
   std::vector<std::string> data_files, checkpoints;
   for (const std::string& name : files.list(directory)) {

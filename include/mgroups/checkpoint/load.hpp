@@ -34,9 +34,8 @@ inline LoadReport load_shards(const std::string& directory, std::span<const Loca
   const bool leads = comm.rank() == coordinator;
 
   on_all_ranks(comm, "load", [&] { check_shards(shards); });
-  const auto opened = on_all_ranks(comm, "load", [&] {
-    return leads ? std::optional(open_checkpoint(files, directory)) : std::nullopt;
-  });
+  const auto opened =
+      on_all_ranks(comm, "load", [&] { return leads ? std::optional(open_checkpoint(files, directory)) : std::nullopt; });
   const Parcels requests = gather(comm, load_request(shards), coordinator);
 
   std::vector<std::byte> verdict;
@@ -58,9 +57,8 @@ inline LoadReport load_shards(const std::string& directory, std::span<const Loca
   const std::string_view refusal = reader.text();
   if (!refusal.empty()) throw LoadError(std::string(refusal), {.verb = "load", .file = directory}, std::move(report));
 
-  const Parcels answers = on_all_ranks(comm, "load", [&] {
-    return leads ? LoadPlanner(opened->metadata, options).answers(requests) : Parcels(comm.size());
-  });
+  const Parcels answers = on_all_ranks(
+      comm, "load", [&] { return leads ? LoadPlanner(opened->metadata, options).answers(requests) : Parcels(comm.size()); });
   const Parcels mine = exchange(comm, answers);
   auto task = on_all_ranks(comm, "load", [&] { return LoadTask(shards, mine.bytes, committed); });
   on_all_ranks(comm, "load", [&] { task.run(files, committed, options); });
@@ -78,7 +76,8 @@ inline LoadReport load_shards(const std::string& directory, std::span<const Loca
 /// Throws the same error on every rank: LoadError (nothing was loaded), CheckpointError where there is no checkpoint, FormatError and
 /// IoError for files that are damaged or cannot be read; those can strike after some tensors have been written to.
 template <tensor_handle T, class Where>
-LoadReport load(const std::string& directory, const ShardedStateDict<T>& state, Where&& where, const LoadOptions& options = {}) {
+LoadReport load(const std::string& directory, const ShardedStateDict<T>& state, Where&& where,
+                const LoadOptions& options = {}) {
   any_communicator comm = detail::communicator_of(where);
   return detail::load_shards(directory, state.local_shards(), comm, options);
 }

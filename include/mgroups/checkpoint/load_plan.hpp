@@ -114,7 +114,8 @@ class LoadPlanner {
 
   [[nodiscard]] std::optional<std::string> mismatch(const TensorEntry& stored, const Request& wanted) const {
     std::string reason;
-    const bool shape_fits = wanted.allow_shape_mismatch ? stored.shape.rank() == wanted.shape.rank() : stored.shape == wanted.shape;
+    const bool shape_fits =
+        wanted.allow_shape_mismatch ? stored.shape.rank() == wanted.shape.rank() : stored.shape == wanted.shape;
     if (!shape_fits) reason = concat("shape ", to_string(stored.shape), " stored, ", to_string(wanted.shape), " wanted");
     if (stored.dtype != wanted.dtype && !options_.convert_dtype) {
       reason += concat(reason.empty() ? "" : ", ", "dtype ", name(stored.dtype), " stored, ", name(wanted.dtype), " wanted");
@@ -185,7 +186,8 @@ class LoadTask {
         const auto common = wanted ? intersection(*wanted, chunk) : std::nullopt;
         if (!common) continue;
         covered.push_back(relative_to(*common, *wanted));
-        reads_.push_back({storage, layout.key, dtype, chunk.sizes, relative_to(*common, chunk), local.part(relative_to(*common, box))});
+        reads_.push_back(
+            {storage, layout.key, dtype, chunk.sizes, relative_to(*common, chunk), local.part(relative_to(*common, box))});
       }
       if (!wanted) continue;
       if (const auto fault = find_tiling_fault(covered, wanted->sizes)) {

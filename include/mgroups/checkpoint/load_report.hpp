@@ -43,7 +43,8 @@ namespace detail {
 
 /// One sentence with everything that differs, each missing key with the stored key nearest to it.
 template <class StoredKeys>
-[[nodiscard]] std::string report_sentence(const std::string& directory, const LoadReport& report, const StoredKeys& stored_keys) {
+[[nodiscard]] std::string report_sentence(const std::string& directory, const LoadReport& report,
+                                          const StoredKeys& stored_keys) {
   constexpr std::size_t most = 16;
   std::string text = concat("the checkpoint ", directory, " does not fit the state dict");
   const auto part = [&](std::string_view title, std::size_t count, auto&& describe) {
@@ -52,9 +53,8 @@ template <class StoredKeys>
     for (std::size_t i = 0; i < std::min(most, count); ++i) text += concat(i > 0 ? ", " : "", describe(i));
     if (count > most) text += concat(" and ", count - most, " more");
   };
-  part("mismatched", report.mismatched.size(), [&](std::size_t i) {
-    return concat("'", report.mismatched[i].key, "' (", report.mismatched[i].reason, ")");
-  });
+  part("mismatched", report.mismatched.size(),
+       [&](std::size_t i) { return concat("'", report.mismatched[i].key, "' (", report.mismatched[i].reason, ")"); });
   part("missing", report.missing.size(), [&](std::size_t i) {
     // A key that was renamed is among those that nobody asks for.
     std::string nearest = nearest_name(report.missing[i], report.unexpected);

@@ -200,14 +200,16 @@ class OwnedKeys {
       // Without elements there is nothing to write, nor to dispute.
       if (volume > 0) {
         if (!key.shards[i].main) {
-          key.fault = concat("key '", key.name, "': box ", to_string(boxes.box(i)), " has no main replica, only copies on rank ",
-                             key.shards[i].rank, "; exactly one rank must give replica id 0");
+          key.fault =
+              concat("key '", key.name, "': box ", to_string(boxes.box(i)), " has no main replica, only copies on rank ",
+                     key.shards[i].rank, "; exactly one rank must give replica id 0");
           return;
         }
         if (begin + 1 < end && key.shards[order[begin + 1]].main) {
-          key.fault = concat("key '", key.name, "': box ", to_string(boxes.box(i)), " has two main replicas, on ranks ",
-                             key.shards[i].rank, " and ", key.shards[order[begin + 1]].rank,
-                             "; give one of them another replica id (its rank in the group that shares the tensor), or another offset");
+          key.fault = concat(
+              "key '", key.name, "': box ", to_string(boxes.box(i)), " has two main replicas, on ranks ", key.shards[i].rank,
+              " and ", key.shards[order[begin + 1]].rank,
+              "; give one of them another replica id (its rank in the group that shares the tensor), or another offset");
           return;
         }
         distinct.push_back(boxes.box(i));
@@ -221,12 +223,12 @@ class OwnedKeys {
     if (const auto fault = find_tiling_fault(distinct, key.shape)) {
       if (fault->overlap) {
         const std::uint32_t a = sample[fault->first], b = sample[fault->second];
-        key.fault = concat("key '", key.name, "': box ", to_string(boxes.box(a)), " of rank ", key.shards[a].rank, " and box ",
-                           to_string(boxes.box(b)), " of rank ", key.shards[b].rank, " overlap in ", to_string(fault->where),
-                           "; every element must belong to one box");
+        key.fault = concat("key '", key.name, "': box ", to_string(boxes.box(a)), " of rank ", key.shards[a].rank,
+                           " and box ", to_string(boxes.box(b)), " of rank ", key.shards[b].rank, " overlap in ",
+                           to_string(fault->where), "; every element must belong to one box");
       } else {
-        key.fault = concat("key '", key.name, "': no rank holds ", to_string(fault->where), " of global shape ", to_string(key.shape),
-                           "; the shards that are there come from ", ranks_text(key.shards));
+        key.fault = concat("key '", key.name, "': no rank holds ", to_string(fault->where), " of global shape ",
+                           to_string(key.shape), "; the shards that are there come from ", ranks_text(key.shards));
       }
       return;
     }
@@ -260,7 +262,8 @@ class OwnedKeys {
       if (item.replicas > 1) {
         // Owners do not see each other's loads: starting the search at a place that depends on the key keeps them from all
         // giving their odd box to the same rank.
-        const std::uint32_t start = item.bytes > slack ? static_cast<std::uint32_t>(key_hash(key.name) >> 32) % item.replicas : 0;
+        const std::uint32_t start =
+            item.bytes > slack ? static_cast<std::uint32_t>(key_hash(key.name) >> 32) % item.replicas : 0;
         const Shard* least = nullptr;
         for (std::uint32_t i = 0; i < item.replicas; ++i) {
           const Shard& shard = key.shards[item.first + (start + i) % item.replicas];

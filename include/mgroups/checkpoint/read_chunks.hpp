@@ -78,12 +78,13 @@ class ChunkReader {
     for (std::size_t i = 0; i < reads.size(); ++i) {
       const StorageInfo& at = reads[i].storage;
       if (at.offset > size || at.length > size - at.offset) {
-        throw FormatError(concat(path, " has ", size, " bytes, but tensor '", reads[i].key, "' should lie in it at bytes ", at.offset,
-                                 " to ", at.offset + at.length, "; the file was cut short"),
+        throw FormatError(concat(path, " has ", size, " bytes, but tensor '", reads[i].key, "' should lie in it at bytes ",
+                                 at.offset, " to ", at.offset + at.length, "; the file was cut short"),
                           {.verb = "load", .key = std::string(reads[i].key), .file = path});
       }
       // Several parts of one chunk: its archive is looked at once.
-      const bool same_archive = i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
+      const bool same_archive =
+          i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
       if (at.length <= small_archive) {
         const std::span<const std::byte> archive = fetch(*file, reads.subspan(i));
         if (!same_archive) look_at(reads[i], path, archive);
@@ -92,11 +93,12 @@ class ChunkReader {
       } else {
         if (!same_archive) {
           stored_ = read_tensor_archive(
-              [&](std::uint64_t offset, std::span<std::byte> out) { file->read_at(at.offset + offset, out); }, at.length, path,
-              reads[i].key);
+              [&](std::uint64_t offset, std::span<std::byte> out) { file->read_at(at.offset + offset, out); }, at.length,
+              path, reads[i].key);
         }
         const TensorView part = part_of(reads[i], path, nullptr);
-        const auto first = static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
+        const auto first =
+            static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
         const std::uint64_t storage = at.offset + stored_.storage_begin;
         RunningCrc crc(storage);
         part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target,
@@ -125,7 +127,8 @@ class ChunkReader {
       window_ = {window_memory_.get(), static_cast<std::size_t>(end - wanted.offset)};
       file.read_at(window_offset_, window_);
     }
-    return window_.subspan(static_cast<std::size_t>(wanted.offset - window_offset_), static_cast<std::size_t>(wanted.length));
+    return window_.subspan(static_cast<std::size_t>(wanted.offset - window_offset_),
+                           static_cast<std::size_t>(wanted.length));
   }
 
   /// Finds out where the data lie in a small archive, and checks them.
@@ -151,7 +154,8 @@ class ChunkReader {
 
   void check_crc(const ChunkRead& read, const std::string& path, std::uint32_t found) const {
     if (stored_.crc == 0 || stored_.crc == found) return;
-    throw FormatError(concat("the CRC-32 of the data of '", read.key, "' in ", path, " does not match: the file was damaged after it "
+    throw FormatError(concat("the CRC-32 of the data of '", read.key, "' in ", path,
+                             " does not match: the file was damaged after it "
                              "was written"),
                       {.verb = "load", .key = std::string(read.key), .file = path});
   }
@@ -170,8 +174,8 @@ class ChunkReader {
                         {.verb = "load", .key = std::string(read.key), .file = path});
     };
     if (stored_.dtype != read.dtype || stored_.shape != read.chunk_shape) {
-      fail(concat("the archive holds ", name(stored_.dtype), " ", to_string(stored_.shape), " where .metadata says ", name(read.dtype),
-                  " ", to_string(read.chunk_shape)));
+      fail(concat("the archive holds ", name(stored_.dtype), " ", to_string(stored_.shape), " where .metadata says ",
+                  name(read.dtype), " ", to_string(read.chunk_shape)));
     }
     if (stored_.big_endian && size_of(stored_.dtype) > 1) fail("it is stored in big-endian byte order, which is not read");
     TensorView whole_chunk{nullptr, stored_.dtype, stored_.shape, stored_.strides};

@@ -64,7 +64,8 @@ class PartReader {
   /// `stored` gives dtype, shape and strides (none negative) as they lie in the file; its first element is at byte `offset`.
   /// `target` has the same shape. The caller has made sure that all of it lies within the file. `crc`, if given, sees every byte
   /// that is read. Local, blocking.
-  void read(File& file, std::uint64_t offset, const TensorView& stored, const TensorView& target, RunningCrc* crc = nullptr) {
+  void read(File& file, std::uint64_t offset, const TensorView& stored, const TensorView& target,
+            RunningCrc* crc = nullptr) {
     if (stored.numel() == 0) return;
     crc_ = crc;
     Level level{.offset = offset, .stored = stored, .target = target};
@@ -144,8 +145,9 @@ class PartReader {
       place(source, level.target);
       return;
     }
-    const std::int64_t fitting =
-        stride > 0 && row <= static_cast<std::int64_t>(capacity_) ? (static_cast<std::int64_t>(capacity_) - row) / stride + 1 : 1;
+    const std::int64_t fitting = stride > 0 && row <= static_cast<std::int64_t>(capacity_)
+                                     ? (static_cast<std::int64_t>(capacity_) - row) / stride + 1
+                                     : 1;
     const std::int64_t rows = seek ? 1 : std::clamp<std::int64_t>(fitting, 1, size);
     for (std::int64_t begin = 0; begin < size; begin += rows) {
       Level part = level;

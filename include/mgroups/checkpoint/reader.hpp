@@ -42,11 +42,12 @@ class CheckpointReader {
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = opened_.metadata.tensors.find(key);
     if (found == opened_.metadata.tensors.end()) {
-      throw InvalidArgument(concat("the checkpoint ", opened_.directory, " has no tensor '", key, "'"), {.key = std::string(key)});
+      throw InvalidArgument(concat("the checkpoint ", opened_.directory, " has no tensor '", key, "'"),
+                            {.key = std::string(key)});
     }
     if (target.dtype != found->second.dtype && !options_.convert_dtype) {
-      throw InvalidArgument(concat("tensor '", key, "' is stored as ", name(found->second.dtype), ", not as ", name(target.dtype),
-                                   "; read it as it is or set convert_dtype"),
+      throw InvalidArgument(concat("tensor '", key, "' is stored as ", name(found->second.dtype), ", not as ",
+                                   name(target.dtype), "; read it as it is or set convert_dtype"),
                             {.key = std::string(key)});
     }
     ShardLayout layout{.key = std::string(key),

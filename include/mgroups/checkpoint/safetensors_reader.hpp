@@ -39,7 +39,8 @@ class SafetensorsReader {
   /// Throws InvalidArgument for a key or part that is not stored, UnsupportedError for an element type that cannot be read, IoError.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = model_.tensors.find(key);
-    if (found == model_.tensors.end()) throw InvalidArgument(concat("there is no tensor '", key, "'"), {.key = std::string(key)});
+    if (found == model_.tensors.end())
+      throw InvalidArgument(concat("there is no tensor '", key, "'"), {.key = std::string(key)});
     const DType dtype = found->second.element_type(key);
     if (const auto fault = box_fault(part, found->second.shape)) {
       throw InvalidArgument(concat("no such part of tensor '", key, "': ", *fault), {.key = std::string(key)});
@@ -51,9 +52,10 @@ class SafetensorsReader {
       if (!file) file = files_.open_read(model_.files[stored.file]);
       const Dims strides = row_major_strides(stored.box.sizes);
       std::int64_t first = 0;
-      for (int axis = 0; axis < strides.rank(); ++axis) first += (common->offsets[axis] - stored.box.offsets[axis]) * strides[axis];
-      part_reader_.read(*file, stored.begin + static_cast<std::uint64_t>(first) * size_of(dtype), {nullptr, dtype, common->sizes, strides},
-                        target.part(relative_to(*common, part)));
+      for (int axis = 0; axis < strides.rank(); ++axis)
+        first += (common->offsets[axis] - stored.box.offsets[axis]) * strides[axis];
+      part_reader_.read(*file, stored.begin + static_cast<std::uint64_t>(first) * size_of(dtype),
+                        {nullptr, dtype, common->sizes, strides}, target.part(relative_to(*common, part)));
     }
   }
 

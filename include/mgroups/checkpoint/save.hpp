@@ -114,11 +114,13 @@ template <class Where>
 /// Writes this rank's data file and describes what lies where in it: the message for the coordinator. Local, blocking.
 [[nodiscard]] inline std::vector<std::byte> write_data_file(FileSystem& files, const std::string& directory, int rank,
                                                             std::span<const LocalShard> shards,
-                                                            std::span<const std::uint32_t> indices, const SaveOptions& options,
-                                                            SaveReport& report) {
+                                                            std::span<const std::uint32_t> indices,
+                                                            const SaveOptions& options, SaveReport& report) {
   std::vector<std::byte> records;
   if (indices.empty()) return records;
-  const auto archive_of = [&](std::uint32_t i) { return TensorArchive(shards[i].data.dtype, shards[i].layout->box().sizes); };
+  const auto archive_of = [&](std::uint32_t i) {
+    return TensorArchive(shards[i].data.dtype, shards[i].layout->box().sizes);
+  };
   std::uint64_t end = 0;
   for (const std::uint32_t i : indices) end = aligned(end) + archive_of(i).total_size();
 
@@ -157,7 +159,8 @@ template <class Where>
       const auto dtype = static_cast<DType>(reader.number());
       const Dims shape = reader.dims(static_cast<int>(reader.number()));
       auto found = metadata.tensors.find(key);
-      if (found == metadata.tensors.end()) found = metadata.tensors.emplace(std::string(key), TensorEntry(dtype, shape)).first;
+      if (found == metadata.tensors.end())
+        found = metadata.tensors.emplace(std::string(key), TensorEntry(dtype, shape)).first;
       const Box box = reader.box(shape.rank());
       const std::uint64_t offset = reader.number();
       found->second.add_chunk(box, {file, offset, reader.number()});
@@ -174,7 +177,8 @@ inline void check_replaceable(FileSystem& files, const std::string& directory) {
     if (files.status(join_path(directory, std::string(metadata_name))).kind == FileKind::file) return;
     if (files.list(directory).empty()) return;
   }
-  throw CheckpointError(concat("cannot save to ", directory, ": it exists and is not a checkpoint (no .metadata in it), and saving "
+  throw CheckpointError(concat("cannot save to ", directory,
+                               ": it exists and is not a checkpoint (no .metadata in it), and saving "
                                "would replace all of it; choose another name or remove it"),
                         {.file = directory});
 }
@@ -204,7 +208,8 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
     // The directory's name has a nonce that only this save knows: a rank that cannot see it is on another file system.
     on_all_ranks(comm, "save", [&] {
       if (files.status(temporary).kind != FileKind::directory) {
-        throw CheckpointError(concat("cannot save to ", directory, ": the directory that rank ", coordinator, " made is not visible here, "
+        throw CheckpointError(concat("cannot save to ", directory, ": the directory that rank ", coordinator,
+                                     " made is not visible here, "
                                      "so it is not on a file system that all ranks share"),
                               {.file = directory});
       }
@@ -217,7 +222,8 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
       if (!leads) return;
       write_file_atomically(files, join_path(temporary, "common.pt"), empty_common_state());
       write_file_atomically(files, join_path(temporary, "metadata.json"), std::as_bytes(std::span(torch_dist_marker)));
-      write_file_atomically(files, join_path(temporary, std::string(metadata_name)), write_metadata(assemble_metadata(all_records)));
+      write_file_atomically(files, join_path(temporary, std::string(metadata_name)),
+                            write_metadata(assemble_metadata(all_records)));
       commit->commit();
     });
   } catch (...) {
@@ -239,7 +245,8 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
 /// Throws the same error on every rank: InvalidArgument or CheckpointError for state dicts that do not fit together (naming keys,
 /// ranks and boxes), IoError for what the system refused.
 template <tensor_handle T, class Where>
-SaveReport save(const std::string& directory, const ShardedStateDict<T>& state, Where&& where, const SaveOptions& options = {}) {
+SaveReport save(const std::string& directory, const ShardedStateDict<T>& state, Where&& where,
+                const SaveOptions& options = {}) {
   any_communicator comm = detail::communicator_of(where);
   return detail::save_shards(directory, state.local_shards(), comm, options);
 }

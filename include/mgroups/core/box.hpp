@@ -61,8 +61,8 @@ struct Box {
 /// Why `box` is no part of a tensor of `shape`: one phrase, or nothing when it is one. Safe against overflow.
 [[nodiscard]] inline std::optional<std::string> box_fault(const Box& box, const Dims& shape) {
   if (box.offsets.rank() != shape.rank() || box.sizes.rank() != shape.rank()) {
-    return concat("offsets ", to_string(box.offsets), " and sizes ", to_string(box.sizes), " do not have the ",
-                  shape.rank(), " axes of shape ", to_string(shape));
+    return concat("offsets ", to_string(box.offsets), " and sizes ", to_string(box.sizes), " do not have the ", shape.rank(),
+                  " axes of shape ", to_string(shape));
   }
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const std::int64_t offset = box.offsets[axis], size = box.sizes[axis];

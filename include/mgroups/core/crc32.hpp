@@ -50,8 +50,8 @@ inline constexpr Crc32Tables crc32_tables = make_crc32_tables();
   const auto& t = crc32_tables;
   for (; n >= 8; n -= 8, data += 8) {
     const std::uint32_t low = state ^ (byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24);
-    state = t[7][low & 0xFFu] ^ t[6][(low >> 8) & 0xFFu] ^ t[5][(low >> 16) & 0xFFu] ^ t[4][low >> 24] ^
-            t[3][byte(4)] ^ t[2][byte(5)] ^ t[1][byte(6)] ^ t[0][byte(7)];
+    state = t[7][low & 0xFFu] ^ t[6][(low >> 8) & 0xFFu] ^ t[5][(low >> 16) & 0xFFu] ^ t[4][low >> 24] ^ t[3][byte(4)] ^
+            t[2][byte(5)] ^ t[1][byte(6)] ^ t[0][byte(7)];
   }
   for (; n > 0; --n, ++data) state = (state >> 8) ^ t[0][(state ^ byte(0)) & 0xFFu];
   return state;
@@ -92,9 +92,7 @@ inline constexpr Crc32Tables crc32_tables = make_crc32_tables();
 /// PCLMULQDQ", Intel 2009); what remains is 16 bytes congruent to the message, which the tables finish. `n` >= 128.
 [[nodiscard, gnu::target("pclmul,sse2")]] inline std::uint32_t crc32_pclmul(std::uint32_t state, const std::byte* data,
                                                                             std::size_t n) noexcept {
-  const auto load = [](const std::byte* from) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  };
+  const auto load = [](const std::byte* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
   const __m128i by_1024 = _mm_set_epi64x(crc32_fold_constant(1024 - 32), crc32_fold_constant(1024 + 32));
   const __m128i by_128 = _mm_set_epi64x(crc32_fold_constant(128 - 32), crc32_fold_constant(128 + 32));
   __m128i x0 = _mm_xor_si128(load(data), _mm_cvtsi32_si128(static_cast<int>(state)));

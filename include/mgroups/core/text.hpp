@@ -19,9 +19,7 @@ inline void append_text(std::string& out, std::string_view text) { out.append(te
 inline void append_text(std::string& out, char c) { out.push_back(c); }
 template <class T>
   requires std::integral<T> || std::floating_point<T>
-void append_text(std::string& out, T value) {
-  out.append(std::to_string(value));
-}
+void append_text(std::string& out, T value) { out.append(std::to_string(value)); }
 
 }  // namespace detail
 

@@ -19,7 +19,7 @@ MGROUPS_BEGIN_NAMESPACE
 
 /// Why boxes do not tile a shape.
 struct TilingFault {
-  bool overlap = false;    ///< true: boxes `first` and `second` share `where`; false: nobody covers `where`
+  bool overlap = false;  ///< true: boxes `first` and `second` share `where`; false: nobody covers `where`
   std::size_t first = 0;
   std::size_t second = 0;
   Box where;

@@ -34,7 +34,8 @@ struct SplitPath {
   SplitPath out = slash == std::string::npos ? SplitPath{".", path}
                                              : SplitPath{slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
   if (out.name.empty() || out.name == "." || out.name == "..") {
-    throw InvalidArgument(concat("'", path, "' cannot be replaced as a whole; give a directory by its name"), {.file = path});
+    throw InvalidArgument(concat("'", path, "' cannot be replaced as a whole; give a directory by its name"),
+                          {.file = path});
   }
   return out;
 }
@@ -43,13 +44,15 @@ struct SplitPath {
   std::random_device device;
   std::string out;
   for (int i = 0; i < 4; ++i) {
-    for (unsigned bits = device() & 0xffffu, digit = 0; digit < 4; ++digit, bits >>= 4) out += "0123456789abcdef"[bits & 15u];
+    for (unsigned bits = device() & 0xffffu, digit = 0; digit < 4; ++digit, bits >>= 4)
+      out += "0123456789abcdef"[bits & 15u];
   }
   return out;
 }
 
 /// Siblings of `target` that bear `mark`, with their directory.
-[[nodiscard]] inline std::vector<std::string> marked_siblings(FileSystem& files, const SplitPath& target, std::string_view mark) {
+[[nodiscard]] inline std::vector<std::string> marked_siblings(FileSystem& files, const SplitPath& target,
+                                                              std::string_view mark) {
   std::vector<std::string> out;
   if (files.status(target.parent).kind != FileKind::directory) return out;
   const std::string prefix = concat(".", target.name, mark);
@@ -63,8 +66,8 @@ struct SplitPath {
 
 /// True for the name of something that an interrupted save left behind: never to be loaded, safe to remove when no save runs.
 [[nodiscard]] inline bool is_leftover_name(std::string_view name) noexcept {
-  return name.starts_with('.') && (name.find(detail::new_mark) != std::string_view::npos ||
-                                   name.find(detail::old_mark) != std::string_view::npos);
+  return name.starts_with('.') &&
+         (name.find(detail::new_mark) != std::string_view::npos || name.find(detail::old_mark) != std::string_view::npos);
 }
 
 /// Where the committed directory `path` is now. That is `path` itself, but for a crash at the one moment when a file system without

@@ -102,8 +102,9 @@ class PosixFile final : public File {
     std::string addition;
     struct statvfs room {};
     if ((error == ENOSPC || error == EDQUOT) && ::fstatvfs(descriptor_, &room) == 0) {
-      addition = concat(" (", wanted, " bytes wanted, ",
-                        static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_frsize), " available)");
+      addition =
+          concat(" (", wanted, " bytes wanted, ",
+                 static_cast<std::uint64_t>(room.f_bavail) * static_cast<std::uint64_t>(room.f_frsize), " available)");
     }
     throw_errno(error, operation, path(), addition);
   }

@@ -88,15 +88,16 @@ inline void check_layout(const ShardLayout& layout) {
   if (layout.prepend_axis_num < 0) fail(concat("prepend_axis_num is ", layout.prepend_axis_num, "; it cannot be negative"));
   if (layout.global_shape.rank() != layout.local_shape.rank() + layout.prepend_axis_num) {
     fail(concat("global shape ", to_string(layout.global_shape), " must have the ", layout.local_shape.rank(),
-                " axes of local shape ", to_string(layout.local_shape), " and ", layout.prepend_axis_num, " prepended ones"));
+                " axes of local shape ", to_string(layout.local_shape), " and ", layout.prepend_axis_num,
+                " prepended ones"));
   }
   if (const auto fault = box_fault(layout.box(), layout.global_shape)) fail(*fault);
   if (!checked_numel(layout.global_shape)) {
     fail(concat("global shape ", to_string(layout.global_shape), " has more than 2^63 elements"));
   }
   if (layout.axis_fragmentations && layout.axis_fragmentations->rank() != layout.global_shape.rank()) {
-    fail(concat("axis_fragmentations ", to_string(*layout.axis_fragmentations), " must have one number per axis of global shape ",
-                to_string(layout.global_shape)));
+    fail(concat("axis_fragmentations ", to_string(*layout.axis_fragmentations),
+                " must have one number per axis of global shape ", to_string(layout.global_shape)));
   }
 }
 
@@ -136,9 +137,10 @@ template <tensor_handle T>
   for (const RankOffset& split : rank_offsets) {
     if (split.axis < 0 || split.axis >= sizes.rank() || split.parts < 1 || split.index < 0 || split.index >= split.parts ||
         named[split.axis]++ > 0) {
-      throw InvalidArgument(concat("sharded tensor '", key, "': part ", split.index, " of ", split.parts, " on axis ", split.axis,
-                                   " is impossible for ", sizes.rank(), " axes; name each axis once and number parts from 0"),
-                            {.key = key});
+      throw InvalidArgument(
+          concat("sharded tensor '", key, "': part ", split.index, " of ", split.parts, " on axis ", split.axis,
+                 " is impossible for ", sizes.rank(), " axes; name each axis once and number parts from 0"),
+          {.key = key});
     }
     const auto global = checked_mul(sizes[split.axis], split.parts);
     if (!global) throw InvalidArgument(concat("sharded tensor '", key, "' has more than 2^63 elements"), {.key = key});

@@ -40,9 +40,10 @@ class ShardedStateDict {
                               {.key = shard.key});
       }
       if (other.dtype != shard.dtype || other.global_shape != shard.global_shape) {
-        throw InvalidArgument(concat("key '", shard.key, "' is added as ", name(shard.dtype), " ", to_string(shard.global_shape),
-                                     " but is in the state dict as ", name(other.dtype), " ", to_string(other.global_shape)),
-                              {.key = shard.key});
+        throw InvalidArgument(
+            concat("key '", shard.key, "' is added as ", name(shard.dtype), " ", to_string(shard.global_shape),
+                   " but is in the state dict as ", name(other.dtype), " ", to_string(other.global_shape)),
+            {.key = shard.key});
       }
     }
     shards.push_back(std::move(shard));

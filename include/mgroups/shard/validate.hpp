@@ -25,14 +25,15 @@ inline void check_shards(std::span<const LocalShard> shards) {
       throw InvalidArgument(concat("tensor '", layout.key, "' ", reason), {.key = layout.key});
     };
     if (shard.data.shape != layout.local_shape || shard.data.dtype != layout.dtype) {
-      fail(concat("is ", name(shard.data.dtype), " ", to_string(shard.data.shape), " now, but was added to the state dict as ",
-                  name(layout.dtype), " ", to_string(layout.local_shape)));
+      fail(concat("is ", name(shard.data.dtype), " ", to_string(shard.data.shape),
+                  " now, but was added to the state dict as ", name(layout.dtype), " ", to_string(layout.local_shape)));
     }
     if (shard.data.numel() == 0) continue;
     if (shard.data.data == nullptr) fail("has elements but no address; is its storage allocated?");
     if (shard.data.space != MemorySpace::host) {
-      throw UnsupportedError(concat("tensor '", layout.key, "' lies in device memory; copy it to the host before saving or loading"),
-                             {.key = layout.key});
+      throw UnsupportedError(
+          concat("tensor '", layout.key, "' lies in device memory; copy it to the host before saving or loading"),
+          {.key = layout.key});
     }
   }
 }

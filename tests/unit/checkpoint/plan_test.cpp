@@ -50,7 +50,9 @@ Plan plan_of(const std::vector<State>& states) {
   return out;
 }
 
-mg::TensorView shape_only(const mg::Dims& shape) { return {nullptr, mg::DType::float32, shape, mg::row_major_strides(shape)}; }
+mg::TensorView shape_only(const mg::Dims& shape) {
+  return {nullptr, mg::DType::float32, shape, mg::row_major_strides(shape)};
+}
 
 }  // namespace
 
@@ -60,8 +62,9 @@ TEST_CASE("each box is written once, by a rank that holds it, and bytes are bala
     std::vector<State> states(static_cast<std::size_t>(tp * dp));
     for (int rank = 0; rank < tp * dp; ++rank) {
       for (int layer = 0; layer < 60; ++layer) {
-        states[static_cast<std::size_t>(rank)].add(mg::make_sharded_grid(mg::concat("layer", layer), shape_only({512, 512 + layer}),
-                                                                         {{0, rank % tp, tp}}, {.replica_id = {0, 0, rank / tp}}));
+        states[static_cast<std::size_t>(rank)].add(
+            mg::make_sharded_grid(mg::concat("layer", layer), shape_only({512, 512 + layer}), {{0, rank % tp, tp}},
+                                  {.replica_id = {0, 0, rank / tp}}));
       }
     }
     const Plan plan = plan_of(states);
@@ -82,7 +85,8 @@ TEST_CASE("small boxes come from the main replica") {
   std::vector<State> states(4);
   for (int rank = 0; rank < 4; ++rank) {
     for (int i = 0; i < 20; ++i) {
-      states[static_cast<std::size_t>(rank)].add(mg::make_whole(mg::concat("step", i), shape_only({2}), {.replica_id = 3 - rank}));
+      states[static_cast<std::size_t>(rank)].add(
+          mg::make_whole(mg::concat("step", i), shape_only({2}), {.replica_id = 3 - rank}));
     }
   }
   const Plan plan = plan_of(states);

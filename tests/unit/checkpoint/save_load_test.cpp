@@ -101,42 +101,39 @@ TEST_CASE("shards that do not make a whole are refused on every rank, by key, ra
                                   {.replica_id = replica, .prepend_axis_num = prepended}));
   };
   SUBCASE("every tensor-parallel rank says that it is main") {
-    for (const auto& text : refusals(2, path, [&](State& state, int, auto& memory) {
+    for (const auto& text : refusals(2, path, [&](State&state, int, auto&memory) {
            add(state, memory, {2, 128}, {0, 0}, {128}, {0, 0, 0}, 1);
          })) {
       CHECK(holds(text, {"decoder.layers.mixer.dt_bias", "[0:1, 0:128]", "two main replicas", "0 and 1"}));
     }
   }
   SUBCASE("a row belongs to nobody") {
-    for (const auto& text : refusals(2, path, [&](State& state, int rank, auto& memory) {
+    for (const auto& text : refusals(2, path, [&](State&state, int rank, auto&memory) {
            add(state, memory, {2, 128}, {0, 0}, {128}, {0, rank, 0}, 1);
          })) {
       CHECK(holds(text, {"decoder.layers.mixer.dt_bias", "no rank holds [1:2, 0:128]"}));
     }
   }
   SUBCASE("copies without a main replica") {
-    for (const auto& text : refusals(3, path, [&](State& state, int rank, auto& memory) {
-           add(state, memory, {4}, {0}, {4}, {1 + rank});
-         })) {
+    for (const auto& text :
+         refusals(3, path, [&](State&state, int rank, auto&memory) { add(state, memory, {4}, {0}, {4}, {1 + rank}); })) {
       CHECK(holds(text, {"no main replica"}));
     }
   }
   SUBCASE("boxes that overlap in part") {
-    for (const auto& text : refusals(2, path, [&](State& state, int rank, auto& memory) {
-           add(state, memory, {6}, {rank * 2}, {4}, 0);
-         })) {
+    for (const auto& text :
+         refusals(2, path, [&](State&state, int rank, auto&memory) { add(state, memory, {6}, {rank * 2}, {4}, 0); })) {
       CHECK(holds(text, {"overlap in [2:4]", "rank 0", "rank 1"}));
     }
   }
   SUBCASE("another global shape on one rank") {
-    for (const auto& text : refusals(2, path, [&](State& state, int rank, auto& memory) {
-           add(state, memory, {6 + rank}, {rank * 3}, {3}, 0);
-         })) {
+    for (const auto& text : refusals(
+             2, path, [&](State&state, int rank, auto&memory) { add(state, memory, {6 + rank}, {rank * 3}, {3}, 0); })) {
       CHECK(holds(text, {"[6] on rank 0", "[7] on rank 1"}));
     }
   }
   SUBCASE("many faulty keys are counted") {
-    for (const auto& text : refusals(2, path, [&](State& state, int, auto& memory) {
+    for (const auto& text : refusals(2, path, [&](State&state, int, auto&memory) {
            for (int i = 0; i < 30; ++i) {
              memory.push_back(iota(2));
              state.add(mg::make_whole(mg::concat("key", i), mg::view_of(memory.back(), {2})));
@@ -176,7 +173,8 @@ TEST_CASE("everything that differs is reported together, and nothing is touched"
         CHECK(report.mismatched[0].reason == "shape [2, 2] stored, [2, 3] wanted");
         CHECK(report.missing == std::vector<std::string>{"model.2.weight", "optimizer.state.model.0.weight.exp_avg_sq"});
         CHECK(report.unexpected == std::vector<std::string>{"model.1.weight", "optimizer.state.model.0.weight.exp_avg"});
-        CHECK(holds(error.what(), {"'model.2.weight' (nearest: 'model.1.weight')", "exp_avg_sq' (nearest: 'optimizer.state"}));
+        CHECK(
+            holds(error.what(), {"'model.2.weight' (nearest: 'model.1.weight')", "exp_avg_sq' (nearest: 'optimizer.state"}));
       }
       for (const auto* values : {&wrong, &absent, &moment}) {
         CHECK(std::all_of(values->begin(), values->end(), [](float value) { return value == 7; }));

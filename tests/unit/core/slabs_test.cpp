@@ -10,7 +10,8 @@
 namespace mg = mgroups;
 
 TEST_CASE("slabs visit every element in row-major order, within the limit") {
-  for (const mg::Dims& shape : {mg::Dims{}, mg::Dims{7}, mg::Dims{3, 5}, mg::Dims{2, 1, 4}, mg::Dims{1, 1}, mg::Dims{3, 2, 2, 3}}) {
+  for (const mg::Dims& shape :
+       {mg::Dims{}, mg::Dims{7}, mg::Dims{3, 5}, mg::Dims{2, 1, 4}, mg::Dims{1, 1}, mg::Dims{3, 2, 2, 3}}) {
     const mg::Dims strides = mg::row_major_strides(shape);
     for (std::int64_t limit = 1; limit <= 40; ++limit) {
       std::int64_t next = 0;

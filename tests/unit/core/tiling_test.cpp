@@ -112,9 +112,7 @@ TEST_CASE("random tilings: the verdict equals counting every element") {
       switch (random() % 3) {
         case 0: boxes.push_back(box); break;
         case 1: box.sizes[axis] -= 1; break;
-        default:
-          box.offsets[axis] = 0;
-          box.sizes[axis] = shape[axis];
+        default: box.offsets[axis] = 0; box.sizes[axis] = shape[axis];
       }
     }
     const bool sound = covers_once(boxes, shape);

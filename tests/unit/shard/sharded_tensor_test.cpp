@@ -21,7 +21,8 @@ TEST_CASE("a grid of parts: Megatron's from_rank_offsets") {
   CHECK(split.global_shape == mg::Dims{2, 12});
   CHECK(split.global_offset == mg::Dims{0, 6});
   CHECK(*split.axis_fragmentations == mg::Dims{1, 4});
-  const auto stacked = mg::make_sharded_grid("w", view, {{0, 3, 5}, {1, 1, 2}}, {.replica_id = {0, 1}, .prepend_axis_num = 1});
+  const auto stacked =
+      mg::make_sharded_grid("w", view, {{0, 3, 5}, {1, 1, 2}}, {.replica_id = {0, 1}, .prepend_axis_num = 1});
   CHECK(stacked.global_shape == mg::Dims{5, 4, 3});
   CHECK(stacked.global_offset == mg::Dims{3, 2, 0});
   CHECK(*stacked.axis_fragmentations == mg::Dims{5, 2, 1});
@@ -43,8 +44,10 @@ TEST_CASE("impossible places are refused by a sentence with the numbers") {
   CHECK_THROWS_WITH_AS(mg::make_sharded_grid("w", view, {{2, 0, 1}}), doctest::Contains("axis 2"), mg::InvalidArgument);
   CHECK_THROWS_WITH_AS(mg::make_sharded_grid("w", view, {{0, 4, 4}}), doctest::Contains("part 4 of 4"), mg::InvalidArgument);
   CHECK_THROWS_AS(mg::make_sharded_grid("w", view, {{0, 0, 2}, {0, 1, 2}}), mg::InvalidArgument);
-  CHECK_THROWS_WITH_AS(mg::make_sharded_at("w", view, {4, 4}, {0, 2}), doctest::Contains("leaves shape [4, 4]"), mg::InvalidArgument);
-  CHECK_THROWS_WITH_AS(mg::make_sharded_at("w", view, {4, 4, 4}, {0, 0, 0}), doctest::Contains("prepended"), mg::InvalidArgument);
+  CHECK_THROWS_WITH_AS(mg::make_sharded_at("w", view, {4, 4}, {0, 2}), doctest::Contains("leaves shape [4, 4]"),
+                       mg::InvalidArgument);
+  CHECK_THROWS_WITH_AS(mg::make_sharded_at("w", view, {4, 4, 4}, {0, 0, 0}), doctest::Contains("prepended"),
+                       mg::InvalidArgument);
   CHECK_THROWS_AS(mg::make_sharded_grid("w", view, {{0, 0, std::int64_t{1} << 62}}), mg::InvalidArgument);
 }
 
@@ -54,8 +57,10 @@ TEST_CASE("a state dict refuses the same box twice and keeps several boxes of a 
   mg::ShardedStateDict<mg::TensorView> state;
   state.add(mg::make_sharded_grid("w", view, {{0, 0, 2}}));
   state.add(mg::make_sharded_grid("w", view, {{0, 1, 2}}));
-  CHECK_THROWS_WITH_AS(state.add(mg::make_sharded_grid("w", view, {{0, 1, 2}})), doctest::Contains("'w'"), mg::InvalidArgument);
-  CHECK_THROWS_WITH_AS(state.add(mg::make_sharded_grid("w", view, {{0, 1, 3}})), doctest::Contains("[6, 3]"), mg::InvalidArgument);
+  CHECK_THROWS_WITH_AS(state.add(mg::make_sharded_grid("w", view, {{0, 1, 2}})), doctest::Contains("'w'"),
+                       mg::InvalidArgument);
+  CHECK_THROWS_WITH_AS(state.add(mg::make_sharded_grid("w", view, {{0, 1, 3}})), doctest::Contains("[6, 3]"),
+                       mg::InvalidArgument);
   CHECK(state.size() == 2);
   CHECK(state.at("w").size() == 2);
   CHECK(state.at("v").empty());

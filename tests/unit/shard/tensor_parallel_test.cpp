@@ -56,8 +56,10 @@ TEST_CASE("a group that is not given is an error, not rank 0 of 1") {
     const auto view = mg::view_of(values, {2});
     const mg::Group<mg::TPTag> tp = mg::group<mg::TPTag>(context);
     const mg::Group<mg::DPCPTag> dp_cp = mg::group<mg::DPCPTag>(context);
-    CHECK_THROWS_AS(static_cast<void>(mg::make_tp_sharded_tensor_for_checkpoint("w", view, 0, {.tp_group = tp})), mg::InvalidArgument);
-    CHECK_THROWS_AS(static_cast<void>(mg::make_tp_sharded_tensor_for_checkpoint("w", view, 0, {.dp_cp_group = dp_cp})), mg::InvalidArgument);
+    CHECK_THROWS_AS(static_cast<void>(mg::make_tp_sharded_tensor_for_checkpoint("w", view, 0, {.tp_group = tp})),
+                    mg::InvalidArgument);
+    CHECK_THROWS_AS(static_cast<void>(mg::make_tp_sharded_tensor_for_checkpoint("w", view, 0, {.dp_cp_group = dp_cp})),
+                    mg::InvalidArgument);
     const auto shard = mg::make_tp_sharded_tensor_for_checkpoint("w", view, 0, {.tp_group = tp, .dp_cp_group = dp_cp});
     CHECK(shard.global_shape == mg::Dims{4});
   });

@@ -33,7 +33,7 @@ struct ShardGroups {
 /// What the rules below take beside key and data; Megatron's names.
 struct TpShardOptions {
   std::optional<ReplicaId> replica_id = std::nullopt;  ///< instead of the rule's own
-  std::vector<RankOffset> prepend_offsets = {};        ///< one for each axis that the global tensor has before the local ones
+  std::vector<RankOffset> prepend_offsets = {};  ///< one for each axis that the global tensor has before the local ones
   bool allow_shape_mismatch = false;
   /// Elements along the tensor-parallel axis over all ranks, where it does not divide evenly: rank r then holds
   /// `split_range(tp_global_size, tp_size, r)`, without padding. Not given: every rank's part has the same size.
@@ -58,15 +58,17 @@ template <group_context Context>
 /// A tensor that is split over the tensor-parallel group along `tp_axis` (an axis of the local tensor) and copied over the DP+CP
 /// group: replica id `(0, 0, dp_cp rank)`. Local. The rule is Megatron-Core's of the same name.
 template <tensor_handle T>
-[[nodiscard]] ShardedTensor<T> make_tp_sharded_tensor_for_checkpoint(std::string key, T data, int tp_axis, const ShardGroups& groups,
+[[nodiscard]] ShardedTensor<T> make_tp_sharded_tensor_for_checkpoint(std::string key, T data, int tp_axis,
+                                                                     const ShardGroups& groups,
                                                                      const TpShardOptions& options = {}) {
   const int tp_size = groups.tp_group.size(), tp_rank = groups.tp_group.rank();
   const ShardOptions shard_options = detail::shard_options(options, {0, 0, groups.dp_cp_group.rank()});
   const int axis = tp_axis + shard_options.prepend_axis_num;
   const Dims local_shape = tensor_traits<T>::view(data).shape;
   if (tp_axis < 0 || tp_axis >= local_shape.rank()) {
-    throw InvalidArgument(concat("sharded tensor '", key, "' of shape ", to_string(local_shape), " has no axis ", tp_axis, " to split"),
-                          {.key = key});
+    throw InvalidArgument(
+        concat("sharded tensor '", key, "' of shape ", to_string(local_shape), " has no axis ", tp_axis, " to split"),
+        {.key = key});
   }
   std::vector<RankOffset> offsets = options.prepend_offsets;
   if (!options.tp_global_size) {
@@ -75,9 +77,10 @@ template <tensor_handle T>
   }
   const IndexRange part = split_range(*options.tp_global_size, tp_size, tp_rank);
   if (part.size() != local_shape[tp_axis]) {
-    throw InvalidArgument(concat("sharded tensor '", key, "' has ", local_shape[tp_axis], " elements on axis ", tp_axis, ", but part ",
-                                 tp_rank, " of ", tp_size, " of ", *options.tp_global_size, " has ", part.size()),
-                          {.key = key});
+    throw InvalidArgument(
+        concat("sharded tensor '", key, "' has ", local_shape[tp_axis], " elements on axis ", tp_axis, ", but part ",
+               tp_rank, " of ", tp_size, " of ", *options.tp_global_size, " has ", part.size()),
+        {.key = key});
   }
   ShardedTensor<T> out = make_sharded_grid(std::move(key), std::move(data), offsets, shard_options);
   out.global_shape[axis] = *options.tp_global_size;
@@ -96,14 +99,17 @@ template <tensor_handle T>
 [[nodiscard]] ShardedTensor<T> make_sharded_tensor_for_checkpoint(std::string key, T data, const ShardGroups& groups,
                                                                   const TpShardOptions& options = {}) {
   const ReplicaId replica_id{0, groups.tp_group.rank(), groups.dp_cp_group.rank()};
-  return make_sharded_grid(std::move(key), std::move(data), options.prepend_offsets, detail::shard_options(options, replica_id));
+  return make_sharded_grid(std::move(key), std::move(data), options.prepend_offsets,
+                           detail::shard_options(options, replica_id));
 }
 
 /// The same with the groups of a context.
 template <tensor_handle T, group_context Context>
-[[nodiscard]] ShardedTensor<T> make_tp_sharded_tensor_for_checkpoint(std::string key, T data, int tp_axis, const Context& context,
+[[nodiscard]] ShardedTensor<T> make_tp_sharded_tensor_for_checkpoint(std::string key, T data, int tp_axis,
+                                                                     const Context& context,
                                                                      const TpShardOptions& options = {}) {
-  return make_tp_sharded_tensor_for_checkpoint(std::move(key), std::move(data), tp_axis, detail::shard_groups(context), options);
+  return make_tp_sharded_tensor_for_checkpoint(std::move(key), std::move(data), tp_axis, detail::shard_groups(context),
+                                               options);
 }
 
 template <tensor_handle T, group_context Context>
