@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// all_gather on threads, and the bare copies that it cannot do without: every rank copies every rank's part into its own memory.
+// all_gather on threads, and the bare copies that it cannot do without: every rank copies every rank's part into its own
+// memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// One save or load, or the raw file work of the same bytes, timed between barriers of thread ranks. bench.py runs it in turn with peers.
+// One save or load, or the raw file work of the same bytes, timed between barriers of thread ranks. bench.py runs it in
+// turn with peers.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// The whole work of planning a save, for every rank of a simulated world on one core: describing the shards, and what each owner does.
+// The whole work of planning a save, for every rank of a simulated world on one core: describing the shards, and what each
+// owner does.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// Splits a model over tensor, pipeline and data parallel ranks by Megatron's rules, saves it as a torch_dist checkpoint and loads it
-// under other layouts. Every tensor is then compared with the source, bit for bit.
+// Splits a model over tensor, pipeline and data parallel ranks by Megatron's rules, saves it as a torch_dist checkpoint
+// and loads it under other layouts. Every tensor is then compared with the source, bit for bit.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -60,7 +60,8 @@ inline Model read_model(const std::string& path) {
   return model;
 }
 
-/// A model of the shapes of all-MiniLM-L6-v2 (a BERT of 6 layers, hidden size 384) with random values: for machines without a network.
+/// A model of the shapes of all-MiniLM-L6-v2 (a BERT of 6 layers, hidden size 384) with random values: for machines
+/// without a network.
 inline Model generate_model() {
   Model model{.source = "generated, with the shapes of all-MiniLM-L6-v2"};
   std::mt19937_64 random(2026);

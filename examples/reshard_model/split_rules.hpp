@@ -7,9 +7,9 @@
 
 #include <mgroups/core/box.hpp>
 
-/// How Megatron splits a weight over its tensor-parallel group, told from the weight's name in the usual spellings (BERT, GPT-2,
-/// Llama and their kin): column-parallel and vocabulary-parallel weights along axis 0, row-parallel ones along axis 1; norms, biases
-/// of row-parallel layers, position and type embeddings are whole on every rank. -1 means whole.
+/// How Megatron splits a weight over its tensor-parallel group, told from the weight's name in the usual spellings (BERT,
+/// GPT-2, Llama and their kin): column-parallel and vocabulary-parallel weights along axis 0, row-parallel ones along axis
+/// 1; norms, biases of row-parallel layers, position and type embeddings are whole on every rank. -1 means whole.
 inline int split_axis(std::string_view name, int rank) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (has("Norm") || has("norm") || has("ln_") || has("position") || has("token_type") || rank == 0) return -1;

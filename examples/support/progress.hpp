@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-/// A line on a terminal that says how far a step has come, redrawn while the step runs and wiped at its end. Draws nothing for steps
-/// under a second, and nothing at all where standard error is no terminal.
+/// A line on a terminal that says how far a step has come, redrawn while the step runs and wiped at its end. Draws nothing
+/// for steps under a second, and nothing at all where standard error is no terminal.
 class Progress {
  public:
   Progress(std::string step, std::uint64_t total_bytes) : step_(std::move(step)), total_(total_bytes) {

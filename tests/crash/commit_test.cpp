@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// Every operation of a save fails once, and every operation is once the last that reaches the disk. What a reader sees afterwards is
-// the old checkpoint or the new one, bit for bit; the new one if save had returned.
+// Every operation of a save fails once, and every operation is once the last that reaches the disk. What a reader sees
+// afterwards is the old checkpoint or the new one, bit for bit; the new one if save had returned.
 #include <cstdint>
 #include <string>
 #include <vector>

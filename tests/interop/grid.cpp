@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// The C++ side of torch_test.py: saves or loads a set of tensors, whose elements tell their place, cut along both axes over thread ranks.
+// The C++ side of torch_test.py: saves or loads a set of tensors, whose elements tell their place, cut along both axes
+// over thread ranks.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -14,7 +14,8 @@
 #include <mgroups/core/dtype.hpp>
 #include <mgroups/core/tensor_view.hpp>
 
-/// A local tensor that owns its memory, with any strides. Bytes that belong to no element keep `filler`, so that a stray write shows.
+/// A local tensor that owns its memory, with any strides. Bytes that belong to no element keep `filler`, so that a stray
+/// write shows.
 class IndexedTensor {
  public:
   static constexpr std::byte filler{0xa5};

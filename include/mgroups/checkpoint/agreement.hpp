@@ -95,8 +95,8 @@ inline void agree(any_communicator& comm, const std::optional<Failure>& mine) {
   throw_error(failure.code, failure.sentence, std::move(failure.context));
 }
 
-/// Runs `step`, which must not communicate, and returns its result when it succeeded on every rank; else every rank throws the
-/// error of the lowest rank where it failed, with that rank's number before the sentence. Collective, blocking.
+/// Runs `step`, which must not communicate, and returns its result when it succeeded on every rank; else every rank throws
+/// the error of the lowest rank where it failed, with that rank's number before the sentence. Collective, blocking.
 template <class Step>
 auto on_all_ranks(any_communicator& comm, std::string_view verb, Step&& step) {
   using Result = std::invoke_result_t<Step>;

@@ -15,8 +15,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Finds the stored chunks of one tensor that a box touches, without looking at all of them: they are sorted along the axis that
-/// tells them apart best.
+/// Finds the stored chunks of one tensor that a box touches, without looking at all of them: they are sorted along the
+/// axis that tells them apart best.
 class ChunkIndex {
  public:
   explicit ChunkIndex(const TensorEntry& tensor) : tensor_(&tensor), order_(tensor.chunk_count()) {
@@ -40,7 +40,8 @@ class ChunkIndex {
     }
   }
 
-  /// Calls `f(chunk number, common part)` for every chunk that shares an element with `box`, in ascending order along one axis.
+  /// Calls `f(chunk number, common part)` for every chunk that shares an element with `box`, in ascending order along one
+  /// axis.
   template <class F>
   void for_each_overlap(const Box& box, F&& f) const {
     const bool sorted = !tensor_->shape.empty();

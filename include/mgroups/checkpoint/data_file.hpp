@@ -20,7 +20,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Every archive begins at a multiple of this, and its data at a multiple of 64 from there: mapped data are aligned in the file too.
+/// Every archive begins at a multiple of this, and its data at a multiple of 64 from there: mapped data are aligned in the
+/// file too.
 inline constexpr std::uint64_t archive_alignment = 64;
 
 /// Where an archive of `size` bytes lies when it is appended to a file of `end` bytes.

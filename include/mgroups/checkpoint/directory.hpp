@@ -58,8 +58,8 @@ struct OpenedCheckpoint {
   CheckpointMetadata metadata;
 };
 
-/// Reads and validates `.metadata`. Local, blocking. Throws CheckpointError when there is no checkpoint, FormatError when `.metadata`
-/// is not what it should be.
+/// Reads and validates `.metadata`. Local, blocking. Throws CheckpointError when there is no checkpoint, FormatError when
+/// `.metadata` is not what it should be.
 [[nodiscard]] inline OpenedCheckpoint open_checkpoint(FileSystem& files, const std::string& directory) {
   const std::string committed = committed_path(files, directory);
   const std::string path = join_path(committed, std::string(detail::metadata_name));

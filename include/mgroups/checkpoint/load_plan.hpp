@@ -155,8 +155,8 @@ class LoadPlanner {
   std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
 };
 
-/// Turns the coordinator's answer into reads of whole or partial chunks. Checks that the chunks cover each shard exactly once, and
-/// zeroes what a stored tensor of another size does not reach.
+/// Turns the coordinator's answer into reads of whole or partial chunks. Checks that the chunks cover each shard exactly
+/// once, and zeroes what a stored tensor of another size does not reach.
 class LoadTask {
  public:
   LoadTask(std::span<const LocalShard> shards, std::span<const std::byte> answer, const std::string& directory) {

@@ -36,8 +36,8 @@ namespace detail {
   return static_cast<int>(key_hash(key) % static_cast<std::uint64_t>(ranks));
 }
 
-/// Describes this rank's shards to the owners of their keys. `shards` are in order of keys, as `ShardedStateDict::local_shards`
-/// gives them; a record carries the index in that order.
+/// Describes this rank's shards to the owners of their keys. `shards` are in order of keys, as
+/// `ShardedStateDict::local_shards` gives them; a record carries the index in that order.
 [[nodiscard]] inline Parcels plan_messages(std::span<const LocalShard> shards, int ranks) {
   struct KeyRange {
     int owner;
@@ -85,8 +85,8 @@ struct OwnedPlan {
   std::vector<std::string> faults;  ///< one sentence per key that cannot be saved
 };
 
-/// What an owner knows of its keys, and what it makes of it. Local: the messages are the only way in, so the same code plans for
-/// real ranks and for simulated ones.
+/// What an owner knows of its keys, and what it makes of it. Local: the messages are the only way in, so the same code
+/// plans for real ranks and for simulated ones.
 class OwnedKeys {
  public:
   explicit OwnedKeys(int ranks) : ranks_(ranks) {}

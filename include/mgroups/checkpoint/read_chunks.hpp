@@ -39,8 +39,8 @@ struct ChunkRead {
   TensorView target;  ///< of the part's shape
 };
 
-/// Reads parts of stored chunks, in the order in which they lie on disk. Neighbouring small archives are fetched in one read; of large
-/// ones only the head, the tail and the wanted bytes are read. Local, blocking.
+/// Reads parts of stored chunks, in the order in which they lie on disk. Neighbouring small archives are fetched in one
+/// read; of large ones only the head, the tail and the wanted bytes are read. Local, blocking.
 class ChunkReader {
  public:
   /// `names[i]` is the file that a storage's `file` number i means, below `directory`.

@@ -55,15 +55,15 @@ class RunningCrc {
 
 /// Reads strided tensors out of a file into strided tensors in memory, with one bounded buffer.
 ///
-/// What is contiguous on both sides is read straight into its place. For the rest, neighbouring rows are read together, gaps between
-/// them included, as long as the gaps are cheaper to read than another call.
+/// What is contiguous on both sides is read straight into its place. For the rest, neighbouring rows are read together,
+/// gaps between them included, as long as the gaps are cheaper to read than another call.
 class PartReader {
  public:
   explicit PartReader(std::size_t buffer_bytes) : capacity_(buffer_bytes), buffer_(new std::byte[buffer_bytes]) {}
 
-  /// `stored` gives dtype, shape and strides (none negative) as they lie in the file; its first element is at byte `offset`.
-  /// `target` has the same shape. The caller has made sure that all of it lies within the file. `crc`, if given, sees every byte
-  /// that is read. Local, blocking.
+  /// `stored` gives dtype, shape and strides (none negative) as they lie in the file; its first element is at byte
+  /// `offset`. `target` has the same shape. The caller has made sure that all of it lies within the file. `crc`, if given,
+  /// sees every byte that is read. Local, blocking.
   void read(File& file, std::uint64_t offset, const TensorView& stored, const TensorView& target,
             RunningCrc* crc = nullptr) {
     if (stored.numel() == 0) return;

@@ -22,8 +22,8 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// Reads single tensors, or parts of them, out of a `torch_dist` or DCP checkpoint: for tools and conversions, where no rank has
-/// a state dict. Local, blocking. One object may be used by one thread at a time.
+/// Reads single tensors, or parts of them, out of a `torch_dist` or DCP checkpoint: for tools and conversions, where no
+/// rank has a state dict. Local, blocking. One object may be used by one thread at a time.
 class CheckpointReader {
  public:
   /// Reads and validates `.metadata`. Throws CheckpointError when there is no checkpoint, FormatError when it is damaged.
@@ -37,8 +37,9 @@ class CheckpointReader {
 
   [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return opened_.metadata; }
 
-  /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was asked for,
-  /// the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for damaged files.
+  /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was
+  /// asked for, the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
+  /// damaged files.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = opened_.metadata.tensors.find(key);
     if (found == opened_.metadata.tensors.end()) {

@@ -20,8 +20,9 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// Reads single tensors, or parts of them, out of safetensors files: one file, a folder with a sharded model and its index, or the
-/// shards that DCP's Hugging Face writer leaves. Local, blocking. One object may be used by one thread at a time.
+/// Reads single tensors, or parts of them, out of safetensors files: one file, a folder with a sharded model and its
+/// index, or the shards that DCP's Hugging Face writer leaves. Local, blocking. One object may be used by one thread at a
+/// time.
 class SafetensorsReader {
  public:
   /// Reads and checks headers and index. Throws FormatError naming file and tensor, IoError.
@@ -35,8 +36,9 @@ class SafetensorsReader {
 
   [[nodiscard]] const SafetensorsModel& model() const noexcept { return model_; }
 
-  /// Reads `part` of a tensor into `target`, which has the part's shape, any strides, and the stored dtype or one that it converts to.
-  /// Throws InvalidArgument for a key or part that is not stored, UnsupportedError for an element type that cannot be read, IoError.
+  /// Reads `part` of a tensor into `target`, which has the part's shape, any strides, and the stored dtype or one that it
+  /// converts to. Throws InvalidArgument for a key or part that is not stored, UnsupportedError for an element type that
+  /// cannot be read, IoError.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = model_.tensors.find(key);
     if (found == model_.tensors.end())

@@ -235,15 +235,17 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
 
 }  // namespace detail
 
-/// Saves a sharded state dict as a `torch_dist` checkpoint directory, which Megatron-Core and `torch.distributed.checkpoint` read.
+/// Saves a sharded state dict as a `torch_dist` checkpoint directory, which Megatron-Core and
+/// `torch.distributed.checkpoint` read.
 ///
-/// `where` is a communicator or a context, whose world it is then. Collective over it, blocking. All ranks' shards together must cover every tensor exactly once (replicas apart). Each element is
-/// written once, by one of the ranks that hold it; replicas are taken to be equal. The checkpoint appears as a whole when everything
-/// is on stable storage: before that, and when anything fails on any rank, what was at `directory` stays as it was. An existing
-/// checkpoint is replaced; any other non-empty directory is refused.
+/// `where` is a communicator or a context, whose world it is then. Collective over it, blocking. All ranks' shards
+/// together must cover every tensor exactly once (replicas apart). Each element is written once, by one of the ranks that
+/// hold it; replicas are taken to be equal. The checkpoint appears as a whole when everything is on stable storage: before
+/// that, and when anything fails on any rank, what was at `directory` stays as it was. An existing checkpoint is replaced;
+/// any other non-empty directory is refused.
 ///
-/// Throws the same error on every rank: InvalidArgument or CheckpointError for state dicts that do not fit together (naming keys,
-/// ranks and boxes), IoError for what the system refused.
+/// Throws the same error on every rank: InvalidArgument or CheckpointError for state dicts that do not fit together
+/// (naming keys, ranks and boxes), IoError for what the system refused.
 template <tensor_handle T, class Where>
 SaveReport save(const std::string& directory, const ShardedStateDict<T>& state, Where&& where,
                 const SaveOptions& options = {}) {

@@ -23,7 +23,8 @@ MGROUPS_BEGIN_NAMESPACE
 /// The most axes that a tensor may have.
 inline constexpr int max_rank = 16;
 
-/// One number per axis: a shape, an offset or strides. A value type without allocation; `Dims{}` belongs to a zero-dimensional tensor.
+/// One number per axis: a shape, an offset or strides. A value type without allocation; `Dims{}` belongs to a
+/// zero-dimensional tensor.
 class Dims {
  public:
   constexpr Dims() = default;

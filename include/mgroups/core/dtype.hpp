@@ -14,7 +14,8 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// Element types of tensors, named as PyTorch names them. The numeric values travel between ranks and are never written to a file.
+/// Element types of tensors, named as PyTorch names them. The numeric values travel between ranks and are never written to
+/// a file.
 enum class DType : std::uint8_t {
   float32, float64, float16, bfloat16,
   int8, int16, int32, int64,

@@ -15,8 +15,8 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// The upper half of an IEEE binary32: 8 exponent bits, 7 of mantissa. Storage and conversion only; arithmetic is done in float.
-/// Conversion from float rounds to nearest, ties to even; a NaN stays a (quiet) NaN.
+/// The upper half of an IEEE binary32: 8 exponent bits, 7 of mantissa. Storage and conversion only; arithmetic is done in
+/// float. Conversion from float rounds to nearest, ties to even; a NaN stays a (quiet) NaN.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
@@ -34,8 +34,8 @@ struct bfloat16 {
   }
 };
 
-/// IEEE 754 binary16. Storage and conversion only; arithmetic is done in float.
-/// Conversion from float rounds to nearest, ties to even, overflows to infinity and keeps subnormals; a NaN stays a (quiet) NaN.
+/// IEEE 754 binary16. Storage and conversion only; arithmetic is done in float. Conversion from float rounds to nearest,
+/// ties to even, overflows to infinity and keeps subnormals; a NaN stays a (quiet) NaN.
 struct float16 {
   std::uint16_t bits = 0;
 

@@ -10,8 +10,9 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// Cuts `box` into parts of at most `max_elements` elements whose row-major order, one part after the other, is the row-major order
-/// of the box, and calls `f(const Box&)` for each. Parts are as large as whole rows allow. An empty box has no part.
+/// Cuts `box` into parts of at most `max_elements` elements whose row-major order, one part after the other, is the
+/// row-major order of the box, and calls `f(const Box&)` for each. Parts are as large as whole rows allow. An empty box
+/// has no part.
 template <class F>
 void for_each_slab(const Box& box, std::int64_t max_elements, F&& f) {
   if (box.empty()) return;

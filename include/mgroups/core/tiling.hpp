@@ -29,9 +29,10 @@ namespace detail {
 
 /// Looks for two overlapping boxes among `indices`, which it reorders.
 ///
-/// Along an axis, the boxes fall into clusters of touching intervals, and boxes of different clusters cannot overlap; so an axis
-/// with more than one cluster divides the problem. Grids, uneven splits and everything else that straight cuts make is solved that
-/// way in O(n log n) per axis. What no axis divides is swept along the first axis, each box against those open at its beginning.
+/// Along an axis, the boxes fall into clusters of touching intervals, and boxes of different clusters cannot overlap; so
+/// an axis with more than one cluster divides the problem. Grids, uneven splits and everything else that straight cuts
+/// make is solved that way in O(n log n) per axis. What no axis divides is swept along the first axis, each box against
+/// those open at its beginning.
 class OverlapSearch {
  public:
   explicit OverlapSearch(const BoxList& boxes) : boxes_(boxes) {}
@@ -44,7 +45,8 @@ class OverlapSearch {
       const int axis = (first_axis + tried++) % rank;
       sort_along(indices, axis);
       if (cluster_end(indices, axis) == indices.size()) continue;
-      // Only clusters of at most half the boxes are recursed into, which bounds the depth; a larger one goes round this loop.
+      // Only clusters of at most half the boxes are recursed into, which bounds the depth; a larger one goes round this
+      // loop.
       std::span<std::uint32_t> larger, rest = indices;
       while (!rest.empty()) {
         const auto cluster = rest.first(cluster_end(rest, axis));
@@ -129,8 +131,9 @@ inline Box find_hole(const BoxList& boxes, const Dims& shape) {
 
 }  // namespace detail
 
-/// Why the boxes do not cover a tensor of `shape` exactly once, or nothing when they do. Boxes without elements cover nothing and
-/// are ignored. Every box must lie within the shape (`box_fault`). O(n log n) per axis for all that straight cuts make. Local.
+/// Why the boxes do not cover a tensor of `shape` exactly once, or nothing when they do. Boxes without elements cover
+/// nothing and are ignored. Every box must lie within the shape (`box_fault`). O(n log n) per axis for all that straight
+/// cuts make. Local.
 [[nodiscard]] inline std::optional<TilingFault> find_tiling_fault(const BoxList& boxes, const Dims& shape) {
   std::vector<std::uint32_t> indices;
   indices.reserve(boxes.size());

@@ -64,24 +64,26 @@ struct SplitPath {
 
 }  // namespace detail
 
-/// True for the name of something that an interrupted save left behind: never to be loaded, safe to remove when no save runs.
+/// True for the name of something that an interrupted save left behind: never to be loaded, safe to remove when no save
+/// runs.
 [[nodiscard]] inline bool is_leftover_name(std::string_view name) noexcept {
   return name.starts_with('.') &&
          (name.find(detail::new_mark) != std::string_view::npos || name.find(detail::old_mark) != std::string_view::npos);
 }
 
-/// Where the committed directory `path` is now. That is `path` itself, but for a crash at the one moment when a file system without
-/// an atomic exchange has moved the old directory aside and not yet put the new one in its place: then it is the old one.
-/// Every reader goes through here. Local.
+/// Where the committed directory `path` is now. That is `path` itself, but for a crash at the one moment when a file
+/// system without an atomic exchange has moved the old directory aside and not yet put the new one in its place: then it
+/// is the old one. Every reader goes through here. Local.
 [[nodiscard]] inline std::string committed_path(FileSystem& files, const std::string& path) {
   if (files.status(path).kind != FileKind::none) return path;
   const auto old = detail::marked_siblings(files, detail::split_path(path), detail::old_mark);
   return old.size() == 1 ? old.front() : path;
 }
 
-/// Replaces a directory as a whole: readers see the old one or the new one, never a mixture. Files are written below `path()`;
-/// `commit` makes the directory durable, puts it in place and makes that durable. One process commits; others may write files below
-/// `path()` and must have synced them before. Without `commit`, or when it fails, the old directory stays as it is.
+/// Replaces a directory as a whole: readers see the old one or the new one, never a mixture. Files are written below
+/// `path()`; `commit` makes the directory durable, puts it in place and makes that durable. One process commits; others
+/// may write files below `path()` and must have synced them before. Without `commit`, or when it fails, the old directory
+/// stays as it is.
 class DirectoryCommit {
  public:
   /// Makes the temporary sibling, after clearing away what an interrupted save to the same target has left. Local, blocking.
@@ -99,8 +101,8 @@ class DirectoryCommit {
   /// The temporary directory.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Blocking. When it returns, the new directory is in place and durable. When it throws before the new directory is in place, the
-  /// old one still is; an error in clearing away the old one afterwards is not an error of the commit.
+  /// Blocking. When it returns, the new directory is in place and durable. When it throws before the new directory is in
+  /// place, the old one still is; an error in clearing away the old one afterwards is not an error of the commit.
   void commit() {
     files_.sync_directory(path_);
     const bool replacing = files_.status(final_).kind != FileKind::none;
@@ -128,8 +130,8 @@ class DirectoryCommit {
     }
   }
 
-  /// Removes the temporary directory, as far as the system lets it, unless it is in place already. Never throws: it runs while
-  /// another error is on its way.
+  /// Removes the temporary directory, as far as the system lets it, unless it is in place already. Never throws: it runs
+  /// while another error is on its way.
   void abandon() noexcept {
     if (placed_) return;
     try {
@@ -158,8 +160,8 @@ class DirectoryCommit {
   bool placed_ = false;
 };
 
-/// Writes a small file so that readers see the old content or the new one: temporary name, sync, rename, sync of the directory.
-/// Local, blocking.
+/// Writes a small file so that readers see the old content or the new one: temporary name, sync, rename, sync of the
+/// directory. Local, blocking.
 inline void write_file_atomically(FileSystem& files, const std::string& path, std::span<const std::byte> content) {
   const detail::SplitPath target = detail::split_path(path);
   const std::string temporary = join_path(target.parent, concat(".", target.name, detail::new_mark, detail::random_nonce()));

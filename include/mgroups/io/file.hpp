@@ -31,7 +31,8 @@ class File {
   virtual void write_at(std::uint64_t offset, std::span<const std::byte> data) = 0;
   /// Length in bytes.
   [[nodiscard]] virtual std::uint64_t size() = 0;
-  /// Reserves room for `bytes` bytes, so that a full disk shows before anything is written. A file system that cannot does nothing.
+  /// Reserves room for `bytes` bytes, so that a full disk shows before anything is written. A file system that cannot does
+  /// nothing.
   virtual void preallocate(std::uint64_t bytes) = 0;
   /// Returns when data and length are on stable storage. After a failure the file must be given up: a second try could lie.
   virtual void sync() = 0;

@@ -38,7 +38,8 @@ class SequentialWriter {
     std::copy(data.begin(), data.end(), room.begin());
   }
 
-  /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most `buffer_bytes`.
+  /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most
+  /// `buffer_bytes`.
   [[nodiscard]] std::span<std::byte> reserve(std::size_t n) {
     if (n > capacity_ - buffered_) flush();
     const std::span<std::byte> out(buffer_.get() + buffered_, n);

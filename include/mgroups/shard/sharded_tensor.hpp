@@ -20,7 +20,8 @@
 MGROUPS_BEGIN_NAMESPACE
 
 /// Which copy of a shard a rank holds. The main copy has only zeros (or nothing at all); each box must have exactly one.
-/// Megatron's convention for model tensors is `(0 or copy number, tp rank, dp_cp rank)`, with a zero where the tensor is split.
+/// Megatron's convention for model tensors is `(0 or copy number, tp rank, dp_cp rank)`, with a zero where the tensor is
+/// split.
 struct ReplicaId {
   Dims values;
 
@@ -37,9 +38,9 @@ struct ReplicaId {
   [[nodiscard]] friend bool operator==(const ReplicaId&, const ReplicaId&) = default;
 };
 
-/// How a local tensor sits in its global tensor: everything of a `ShardedTensor` but the data.
-/// Sizes and offsets are in elements. `global_shape` and `global_offset` have `prepend_axis_num` axes more than the local tensor;
-/// the local tensor has size one along those.
+/// How a local tensor sits in its global tensor: everything of a `ShardedTensor` but the data. Sizes and offsets are in
+/// elements. `global_shape` and `global_offset` have `prepend_axis_num` axes more than the local tensor; the local tensor
+/// has size one along those.
 struct ShardLayout {
   std::string key;
   DType dtype = DType::float32;
@@ -123,9 +124,10 @@ template <tensor_handle T>
   return out;
 }
 
-/// A shard of a regular grid, Megatron's `ShardedTensor.from_rank_offsets`: along each named axis all parts have this tensor's size
-/// (a prepended axis has one index per part), so the global size is the local one times `parts`. Axes that are not named are whole.
-/// Local. Throws InvalidArgument for an axis that does not exist or is named twice, and for an index outside the parts.
+/// A shard of a regular grid, Megatron's `ShardedTensor.from_rank_offsets`: along each named axis all parts have this
+/// tensor's size (a prepended axis has one index per part), so the global size is the local one times `parts`. Axes that
+/// are not named are whole. Local. Throws InvalidArgument for an axis that does not exist or is named twice, and for an
+/// index outside the parts.
 template <tensor_handle T>
 [[nodiscard]] ShardedTensor<T> make_sharded_grid(std::string key, T data, std::span<const RankOffset> rank_offsets,
                                                  const ShardOptions& options = {}) {

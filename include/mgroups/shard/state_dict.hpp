@@ -16,7 +16,8 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// A shard seen without the type of its tensor handle: what planning and I/O work on. Points into the state dict it came from.
+/// A shard seen without the type of its tensor handle: what planning and I/O work on. Points into the state dict it came
+/// from.
 struct LocalShard {
   const ShardLayout* layout = nullptr;
   TensorView data;

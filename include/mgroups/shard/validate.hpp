@@ -17,7 +17,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Refuses shards whose tensors are not what they were when they were added, or that this process cannot read and write. Local.
+/// Refuses shards whose tensors are not what they were when they were added, or that this process cannot read and write.
+/// Local.
 inline void check_shards(std::span<const LocalShard> shards) {
   for (const LocalShard& shard : shards) {
     const ShardLayout& layout = *shard.layout;

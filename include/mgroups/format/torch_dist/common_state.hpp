@@ -13,11 +13,13 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// The file `metadata.json`, by which Megatron-Core knows a `torch_dist` checkpoint. Readers up to 0.18 refuse other keys than these.
+/// The file `metadata.json`, by which Megatron-Core knows a `torch_dist` checkpoint. Readers up to 0.18 refuse other keys
+/// than these.
 inline constexpr std::string_view torch_dist_marker =
     R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1})";
 
-/// The file `common.pt` of a checkpoint whose state is all sharded: an empty dict. Megatron-Core does not load without the file.
+/// The file `common.pt` of a checkpoint whose state is all sharded: an empty dict. Megatron-Core does not load without the
+/// file.
 [[nodiscard]] inline std::vector<std::byte> empty_common_state() {
   std::vector<std::byte> pickle;
   PickleWriter writer(pickle);

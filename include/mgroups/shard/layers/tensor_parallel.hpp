@@ -23,8 +23,8 @@
 
 MGROUPS_BEGIN_NAMESPACE
 
-/// The groups that a model tensor's place depends on. A rule that needs one which is not given throws InvalidArgument: no group
-/// ever stands for another, and none is taken to be of size one unless a context says so.
+/// The groups that a model tensor's place depends on. A rule that needs one which is not given throws InvalidArgument: no
+/// group ever stands for another, and none is taken to be of size one unless a context says so.
 struct ShardGroups {
   Group<TPTag> tp_group = no_group;
   Group<DPCPTag> dp_cp_group = no_group;
@@ -55,8 +55,8 @@ template <group_context Context>
 
 }  // namespace detail
 
-/// A tensor that is split over the tensor-parallel group along `tp_axis` (an axis of the local tensor) and copied over the DP+CP
-/// group: replica id `(0, 0, dp_cp rank)`. Local. The rule is Megatron-Core's of the same name.
+/// A tensor that is split over the tensor-parallel group along `tp_axis` (an axis of the local tensor) and copied over the
+/// DP+CP group: replica id `(0, 0, dp_cp rank)`. Local. The rule is Megatron-Core's of the same name.
 template <tensor_handle T>
 [[nodiscard]] ShardedTensor<T> make_tp_sharded_tensor_for_checkpoint(std::string key, T data, int tp_axis,
                                                                      const ShardGroups& groups,
@@ -93,8 +93,8 @@ template <tensor_handle T>
   return out;
 }
 
-/// A tensor that every tensor-parallel rank holds whole: replica id `(0, tp rank, dp_cp rank)`. Local. The rule is Megatron-Core's of
-/// the same name.
+/// A tensor that every tensor-parallel rank holds whole: replica id `(0, tp rank, dp_cp rank)`. Local. The rule is
+/// Megatron-Core's of the same name.
 template <tensor_handle T>
 [[nodiscard]] ShardedTensor<T> make_sharded_tensor_for_checkpoint(std::string key, T data, const ShardGroups& groups,
                                                                   const TpShardOptions& options = {}) {
@@ -118,8 +118,8 @@ template <tensor_handle T, group_context Context>
   return make_sharded_tensor_for_checkpoint(std::move(key), std::move(data), detail::shard_groups(context), options);
 }
 
-/// The tensors of one big buffer, back to back in the order of `names`, each held whole by every tensor-parallel rank. Local.
-/// Throws InvalidArgument where names, shapes and the buffer's length do not fit together.
+/// The tensors of one big buffer, back to back in the order of `names`, each held whole by every tensor-parallel rank.
+/// Local. Throws InvalidArgument where names, shapes and the buffer's length do not fit together.
 template <tensor_element E>
 [[nodiscard]] std::vector<ShardedTensor<TensorView>> make_flat_sharded_tensors_for_checkpoint(
     std::span<const std::string> names, std::span<const Dims> shapes, std::span<E> buffer, const ShardGroups& groups) {
