@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include <mgroups/core/dims.hpp>
+#include <mgroups/core/error.hpp>
+#include <mgroups/format/torch_dist/pickle_text.hpp>
+#include <mgroups/format/torch_dist/pickle_value.hpp>
+#include <mgroups/format/utf8.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+namespace detail {
+
+/// Reads single fields of the metadata's classes; whatever is not as it should be is an error that names file and key.
+class MetadataFields {
+ public:
+  explicit MetadataFields(std::string_view file_name) : file_(file_name) {}
+
+  [[noreturn]] void fail(std::string_view key, const std::string& what) const {
+    throw FormatError(concat(file_, ": ", key.empty() ? "" : in_quotes(key), key.empty() ? "" : " ", what),
+                      {.key = std::string(key), .file = std::string(file_)});
+  }
+  [[noreturn]] void refuse(std::string_view key, const std::string& what) const {
+    throw UnsupportedError(concat(file_, ": ", in_quotes(key), ' ', what),
+                           {.key = std::string(key), .file = std::string(file_)});
+  }
+
+  /// True for an instance of a class of one of the three generations of torch's modules.
+  [[nodiscard]] static bool is_instance(PickleValue value, std::string_view class_name) {
+    if (!value.is(PickleKind::object)) return false;
+    const PickleValue type = value.callable();
+    if (!type.is(PickleKind::global) || type.class_name() != class_name) return false;
+    constexpr std::string_view modules[] = {
+        "torch.distributed.checkpoint.metadata",
+        "torch.distributed._shard.checkpoint.metadata",
+        "torch.distributed._shard.sharded_tensor.metadata",
+        "torch.distributed.checkpoint.filesystem",
+        "torch.distributed._shard.checkpoint.filesystem",
+    };
+    return std::find(std::begin(modules), std::end(modules), type.module_name()) != std::end(modules);
+  }
+  [[nodiscard]] PickleValue need(std::string_view key, PickleValue value, std::string_view attribute) const {
+    const auto found = value.attribute(attribute);
+    if (!found) fail(key, concat("lacks ", attribute, " in ", to_string(value, 160)));
+    return *found;
+  }
+  [[nodiscard]] std::string_view key_text(PickleValue value) const {
+    if (!value.is(PickleKind::string)) fail({}, concat("has a key that is no str, ", to_string(value, 80)));
+    return value.as_string();
+  }
+  /// A torch.Size, tuple or list of non-negative numbers.
+  [[nodiscard]] Dims dims(std::string_view key, PickleValue value) const {
+    if (!value.is(PickleKind::tuple) && !value.is(PickleKind::list))
+      fail(key, concat("has ", to_string(value, 80), " where a torch.Size must be"));
+    if (value.size() > std::size_t{max_rank}) {
+      refuse(key, concat("has ", value.size(), " axes; mgroups supports ", max_rank));
+    }
+    Dims out;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const PickleValue number = value[i];
+      if (!number.is(PickleKind::integer) || number.as_int() < 0)
+        fail(key, concat("has ", to_string(value, 80), " where sizes must be"));
+      out.push_back(number.as_int());
+    }
+    return out;
+  }
+  [[nodiscard]] std::uint64_t count(std::string_view key, PickleValue value, std::string_view what) const {
+    if (!value.is(PickleKind::integer) || value.as_int() < 0)
+      fail(key, concat("has ", to_string(value, 80), " as its ", what));
+    return static_cast<std::uint64_t>(value.as_int());
+  }
+
+ private:
+  std::string_view file_;
+};
+
+}  // namespace detail
+
+MGROUPS_END_NAMESPACE
