@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// Four ranks average gradients over their data-parallel groups, then save a tensor-parallel weight and load it on another
-// layout. [README program]
+// Four ranks average gradients over their data-parallel groups, then save a tensor-parallel weight and load it on
+// another layout.
+
+// [README program]
 #include <mgroups/mgroups.hpp>
 namespace mg = mgroups;
 

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The mgroups authors
+
+# One summary of what was found and what will be built.
+message(STATUS "mgroups ${PROJECT_VERSION}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+foreach(component IN LISTS mgroups_known_components)
+  if(mgroups_${component}_FOUND)
+    message(STATUS "  mgroups::${component}: found")
+  else()
+    message(STATUS "  mgroups::${component}: no; ${mgroups_${component}_NOT_FOUND_MESSAGE}")
+  endif()
+endforeach()
+foreach(part IN ITEMS tests examples bench)
+  string(TOUPPER ${part} upper)
+  get_property(state GLOBAL PROPERTY mgroups_${part}_state)
+  if(NOT MGROUPS_BUILD_${upper})
+    set(state "off")
+  endif()
+  message(STATUS "  ${part}: ${state}")
+endforeach()
+if(mgroups_nvcc)
+  message(STATUS "  CUDA sources: ${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION}, architecture ${CMAKE_CUDA_ARCHITECTURES}")
+elseif(MGROUPS_BUILD_TESTS OR MGROUPS_BUILD_BENCH)
+  message(STATUS "  CUDA sources: left out, no CUDA compiler")
+endif()
