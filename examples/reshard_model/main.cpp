@@ -133,7 +133,7 @@ Result load_model(const Model& model, const Layout& layout, const std::string& p
     world.barrier();
     const auto start = Clock::now();
     mg::load(path, rank.state(), context, {.allow_unexpected = false, .progress = &progress.bytes()});
-    const double seconds = seconds_since(start);
+    const double taken = seconds_since(start);
 
     // Ranks that hold a tensor whole would write the same bytes at once: one after the other they may.
     auto& copy = copies[static_cast<std::size_t>(mg::get_pg_rank<mg::DPTag>(context))];
@@ -146,7 +146,7 @@ Result load_model(const Model& model, const Layout& layout, const std::string& p
       const std::size_t which = i / model.tensors.size(), tensor = i % model.tensors.size();
       equal[which][tensor] = sha256_of(copies[which][tensor]) == model.tensors[tensor].sha256 ? 1 : 0;
     }
-    return seconds;
+    return taken;
   });
   Result result{"load", layout, model.bytes * static_cast<std::uint64_t>(layout.dp),
                 *std::max_element(seconds.begin(), seconds.end())};

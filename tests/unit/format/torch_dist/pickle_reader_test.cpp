@@ -123,6 +123,16 @@ TEST_CASE("pickle reader: objects are records, nothing is called") {
   CHECK(shown("\x80\x02X\x01\x00\x00\x00pQ."sv, mg::PersistentIds::allowed) == "<'p'>");
 }
 
+TEST_CASE("pickle reader: a torch.Size is its tuple, and its argument tuple lives on where it was memoised") {
+  CHECK(shown("\x80\x02"
+              "ctorch\nSize\nK\x01K\x02\x86\x85RG@\x04\x00\x00\x00\x00\x00\x00\x86."sv) == "((1, 2), 2.500000)");
+  CHECK(shown("\x80\x02"
+              "ctorch\nSize\nK\x01K\x02\x86\x85q\x00RG@\x04\x00\x00\x00\x00\x00\x00h\x00\x87."sv) ==
+        "((1, 2), 2.500000, ((1, 2),))");
+  CHECK(shown("\x80\x02"
+              "cnot_torch\nSize\n)\x85R."sv) == "not_torch.Size(())");
+}
+
 TEST_CASE("pickle reader: lists and dicts that grow in turn") {
   // Two lists on the stack, appended to alternately, so that each has to move.
   std::vector<std::byte> out;
