@@ -113,6 +113,9 @@ class LoadPlanner {
   }
 
   [[nodiscard]] std::optional<std::string> mismatch(const TensorEntry& stored, const Request& wanted) const {
+    if (const auto transform = metadata_.transforms.find(wanted.key); transform != metadata_.transforms.end()) {
+      return concat("stored through the transform ", transform->second, ", which cannot be undone here");
+    }
     std::string reason;
     const bool shape_fits =
         wanted.allow_shape_mismatch ? stored.shape.rank() == wanted.shape.rank() : stored.shape == wanted.shape;
