@@ -67,7 +67,10 @@ namespace detail {
     for (std::size_t i = range.begin; i < range.end; ++i) {
       writer.number(i);
       writer.number(shards[i].layout->replica_id.is_main() ? 1 : 0);
-      writer.box(shards[i].layout->box());
+      const ShardLayout& layout = *shards[i].layout;
+      writer.dims(layout.global_offset);
+      for (int axis = 0; axis < layout.prepend_axis_num; ++axis) writer.number(1);
+      writer.dims(layout.local_shape);
     }
     out.counts[static_cast<std::size_t>(range.owner)] += out.bytes.size() - before;
   }

@@ -22,11 +22,15 @@ class WireWriter {
   explicit WireWriter(std::vector<std::byte>& out) : out_(out) {}
 
   void number(std::uint64_t value) {
-    while (value >= 0x80) {
-      out_.push_back(static_cast<std::byte>(value | 0x80));
-      value >>= 7;
+    if (value < 0x80) {
+      out_.push_back(static_cast<std::byte>(value));
+      return;
     }
-    out_.push_back(static_cast<std::byte>(value));
+    std::byte bytes[10];
+    std::size_t n = 0;
+    for (; value >= 0x80; value >>= 7) bytes[n++] = static_cast<std::byte>(value | 0x80);
+    bytes[n++] = static_cast<std::byte>(value);
+    out_.insert(out_.end(), bytes, bytes + n);
   }
   void text(std::string_view value) {
     number(value.size());
@@ -57,7 +61,8 @@ class WireReader {
   [[nodiscard]] std::uint64_t number() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<std::uint64_t>(take(1)[0]);
+      if (at_ == bytes_.size()) fail();
+      const auto byte = static_cast<std::uint64_t>(bytes_[at_++]);
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) break;
     }
@@ -81,12 +86,14 @@ class WireReader {
 
  private:
   std::span<const std::byte> take(std::uint64_t n) {
-    if (n > bytes_.size() - at_) {
-      throw MismatchedCall("a message between ranks is cut short; do all ranks run the same build?");
-    }
+    if (n > bytes_.size() - at_) fail();
     const auto out = bytes_.subspan(at_, static_cast<std::size_t>(n));
     at_ += static_cast<std::size_t>(n);
     return out;
+  }
+
+  [[noreturn]] static void fail() {
+    throw MismatchedCall("a message between ranks is cut short; do all ranks run the same build?");
   }
 
   std::span<const std::byte> bytes_;
