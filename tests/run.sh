@@ -13,9 +13,9 @@ usage: tests/run.sh [--quick | --full] [--no-install] [--help] [-- ARGUMENTS OF 
 Builds mgroups and runs its tests; the output ends on ctest's closing lines. Says first which Debian packages
 are missing and installs them (as root).
 
-  (default)      the tests, also under ASan+UBSan and TSan, and interop with PyTorch from PyPI
-  --quick        no interop, no sanitizers, no headers one by one: for the inner loop, and without a network
-  --full         everything: also g++ 11 and clang 16
+  (default)      an optimised build and its tests; again under ASan+UBSan and TSan; interop with PyTorch from PyPI
+  --quick        for the inner loop: unoptimised, no interop, no sanitizers, no GPU sources, no header tests
+  --full         everything: also with g++ 11 and clang 16
   --no-install   install no packages; name what is missing and stop
 
 environment: MGROUPS_SHARED_DIR      the folder with the fixtures (../shared beside the checkout)
@@ -25,11 +25,12 @@ exit status: 0 all passed, 2 wrong usage, 3 packages are missing, others: a buil
 TEXT
 }
 
-preset=release-default
+build=release
+tests=release-default
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) preset=release-quick ;;
-    --full) preset=release-full ;;
+    --quick) build=quick tests=quick ;;
+    --full) tests=release-full ;;
     --no-install) no_install=true ;;
     -h | --help) usage && exit 0 ;;
     --) shift && break ;;
@@ -45,10 +46,10 @@ need_library doctest-dev doctest/doctest.h
 need_library nlohmann-json3-dev nlohmann/json.hpp
 need_library libssl-dev openssl/evp.h
 need_library libcli11-dev CLI/CLI.hpp
-if [ $preset != release-quick ]; then
+if [ $tests != quick ]; then
   "$python" -c 'import ensurepip' 2>/dev/null || missing_packages+=(python3-venv)
 fi
-if [ $preset = release-full ]; then
+if [ $tests = release-full ]; then
   need g++-11 g++-11
   need clang-16 clang++-16
   need libclang-rt-16-dev /usr/lib/llvm-16/lib/clang/16/lib/linux
@@ -58,8 +59,8 @@ MGROUPS_SHARED_DIR=$(realpath -m "${MGROUPS_SHARED_DIR:-../shared}")
 export MGROUPS_SHARED_DIR
 
 say "building"
-cmake --preset release
-cmake --build --preset release
+cmake --preset ${build/quick/debug}
+cmake --build --preset $build
 
 say "testing"
-exec ctest --preset $preset -j "$(nproc)" "$@"
+exec ctest --preset $tests -j "$(nproc)" "$@"
