@@ -17,9 +17,11 @@
 #include <vector>
 
 #include <mgroups/core/box.hpp>
+#include <mgroups/core/box_list.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
 #include <mgroups/core/error.hpp>
+#include <mgroups/core/tiling.hpp>
 #include <mgroups/format/countable.hpp>
 #include <mgroups/format/json.hpp>
 #include <mgroups/format/relative_path.hpp>
@@ -206,24 +208,19 @@ class SafetensorsOpener {
     std::sort(parts.begin(), parts.end(), [](const SafetensorsPart& a, const SafetensorsPart& b) { return a.box < b.box; });
     if (!countable(tensor.shape))
       fail(path_, name, concat("tensor ", in_quotes(name), " is too large: ", to_string(tensor.shape)));
-    std::int64_t covered = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      covered += parts[i].box.volume();
-      for (std::size_t j = i + 1; j < parts.size(); ++j) {
-        const Box& a = parts[i].box;
-        const Box& b = parts[j].box;
-        if (a.rank() > 0 && b.offsets[0] >= a.offsets[0] + a.sizes[0]) break;
-        if (a.empty() || b.empty() || !intersection(a, b)) continue;
-        fail(path_, name,
-             concat("tensor ", in_quotes(name), " is stored twice, as ", to_string(a), " in ", out_.files[parts[i].file],
-                    " and as ", to_string(b), " in ", out_.files[parts[j].file]));
-      }
-    }
-    if (covered != numel(tensor.shape)) {
+    BoxList boxes(tensor.shape.rank());
+    for (const SafetensorsPart& part : parts) boxes.push_back(part.box);
+    const auto fault = find_tiling_fault(boxes, tensor.shape);
+    if (!fault) return;
+    if (fault->overlap) {
       fail(path_, name,
-           concat("tensor ", in_quotes(name), " of shape ", to_string(tensor.shape), " is not covered by its ", parts.size(),
-                  " parts, which hold ", covered, " elements; a file is missing"));
+           concat("tensor ", in_quotes(name), " is stored twice, as ", to_string(parts[fault->first].box), " in ",
+                  out_.files[parts[fault->first].file], " and as ", to_string(parts[fault->second].box), " in ",
+                  out_.files[parts[fault->second].file]));
     }
+    fail(path_, name,
+         concat("tensor ", in_quotes(name), " of shape ", to_string(tensor.shape), " is not covered by its ", parts.size(),
+                " parts: nobody holds ", to_string(fault->where), "; a file is missing"));
   }
 
   FileSystem& files_;

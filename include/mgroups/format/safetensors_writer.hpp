@@ -25,6 +25,7 @@
 #include <mgroups/format/safetensors_header.hpp>
 #include <mgroups/format/utf8.hpp>
 #include <mgroups/io/file.hpp>
+#include <mgroups/io/sequential_writer.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
@@ -39,35 +40,6 @@ struct SafetensorsItem {
 using SafetensorsMetadata = std::map<std::string, std::string, std::less<>>;
 
 namespace detail {
-
-/// Collects what is written in blocks of 4 MiB; larger pieces go through as they are.
-class BlockWriter {
- public:
-  BlockWriter(File& file, std::uint64_t offset) : file_(file), offset_(offset) { block_.reserve(block_bytes); }
-  void write(std::span<const std::byte> data) {
-    if (block_.size() + data.size() > block_bytes) flush();
-    if (data.size() > block_bytes) {
-      file_.write_at(offset_, data);
-      offset_ += data.size();
-    } else {
-      block_.insert(block_.end(), data.begin(), data.end());
-    }
-  }
-  void flush() {
-    if (block_.empty()) return;
-    file_.write_at(offset_, block_);
-    offset_ += block_.size();
-    block_.clear();
-  }
-  /// Where the next byte goes.
-  [[nodiscard]] std::uint64_t position() const noexcept { return offset_ + block_.size(); }
-
- private:
-  static constexpr std::size_t block_bytes = std::size_t{4} << 20;
-  File& file_;
-  std::uint64_t offset_;
-  std::vector<std::byte> block_;
-};
 
 [[nodiscard]] inline std::uint64_t safetensors_bytes(const SafetensorsItem& item) {
   if (safetensors_order(item.dtype) < 0) {
@@ -185,14 +157,12 @@ void write_safetensors(FileSystem& files, const std::string& path, std::span<con
   const auto order = detail::safetensors_layout(items);
   std::uint64_t data_bytes = 0;
   const std::string header = detail::safetensors_header_text(items, order, metadata, data_bytes);
-  const auto file = files.create(path);
-  file->preallocate(header.size() + data_bytes);
-  detail::BlockWriter out(*file, 0);
-  out.write(std::as_bytes(std::span(header)));
+  SequentialWriter out(files.create(path), header.size() + data_bytes, std::size_t{4} << 20);
+  out.append(std::as_bytes(std::span(header)));
   std::uint64_t due = header.size();
   for (const std::size_t i : order) {
     due += detail::safetensors_bytes(items[i]);
-    produce(i, [&](std::span<const std::byte> piece) { out.write(piece); });
+    produce(i, [&](std::span<const std::byte> piece) { out.append(piece); });
     if (out.position() != due) {
       throw InvalidArgument(
           concat("the data of tensor ", detail::in_quotes(items[i].name), " ended at byte ", out.position(), " of ", path,
@@ -200,9 +170,7 @@ void write_safetensors(FileSystem& files, const std::string& path, std::span<con
           {.key = items[i].name, .file = path});
     }
   }
-  out.flush();
-  file->sync();
-  file->close();
+  out.finish();
 }
 
 /// A tensor in host memory with its name; strided ones are written row-major.
