@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include <mgroups/core/error.hpp>
+#include <mgroups/core/text.hpp>
 #include <mgroups/io/file.hpp>
 #include <mgroups/version.hpp>
 
@@ -28,7 +30,7 @@ class SequentialWriter {
   [[nodiscard]] std::uint64_t position() const noexcept { return written_ + buffered_; }
 
   void append(std::span<const std::byte> data) {
-    if (data.size() >= direct_bytes) {
+    if (data.size() >= std::min(direct_bytes, capacity_)) {
       flush();
       file_->write_at(written_, data);
       written_ += data.size();
@@ -41,6 +43,9 @@ class SequentialWriter {
   /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most
   /// `buffer_bytes`.
   [[nodiscard]] std::span<std::byte> reserve(std::size_t n) {
+    if (n > capacity_) {
+      throw InvalidArgument(concat("a buffer of ", capacity_, " bytes has no room for ", n, "; append them instead"));
+    }
     if (n > capacity_ - buffered_) flush();
     const std::span<std::byte> out(buffer_.get() + buffered_, n);
     buffered_ += n;

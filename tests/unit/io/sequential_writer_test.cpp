@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#include <mgroups/io/sequential_writer.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <mgroups/core/error.hpp>
+#include <mgroups/io/posix.hpp>
+
+#include <doctest/doctest.h>
+
+#include "support/temporary_directory.hpp"
+
+namespace mg = mgroups;
+
+TEST_CASE("more than the buffer cannot be reserved") {
+  const TemporaryDirectory directory;
+  mg::SequentialWriter out(mg::posix_file_system().create(directory / "file"), 0, 100);
+  CHECK_THROWS_AS(static_cast<void>(out.reserve(101)), mg::InvalidArgument);
+}
+
+TEST_CASE("small and large pieces end up one behind the other") {
+  const TemporaryDirectory directory;
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::byte> expected;
+    const std::string path = directory / std::to_string(round);
+    mg::SequentialWriter out(mg::posix_file_system().create(path), 0, 4096 << (round % 3));
+    for (int piece = 0; piece < 30; ++piece) {
+      // Below and above the buffer, and above what goes out directly whatever the buffer is.
+      const std::size_t size = piece % 7 == 0 ? 300000 : piece % 7 == 3 ? 5000 + random() % 20000 : random() % 4000;
+      std::vector<std::byte> bytes(size);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      if (piece % 5 == 1 && size <= 4096) {
+        const auto room = out.reserve(size);
+        std::copy(bytes.begin(), bytes.end(), room.begin());
+      } else {
+        out.append(bytes);
+      }
+      expected.insert(expected.end(), bytes.begin(), bytes.end());
+      if (piece % 4 == 2) {
+        out.align(64);
+        expected.resize((expected.size() + 63) / 64 * 64);
+      }
+      REQUIRE(out.position() == expected.size());
+    }
+    out.finish();
+    const auto file = mg::posix_file_system().open_read(path);
+    REQUIRE(file->size() == expected.size());
+    std::vector<std::byte> found(expected.size());
+    file->read_at(0, found);
+    REQUIRE(found == expected);
+  }
+}
