@@ -383,3 +383,22 @@ TEST_CASE("replicas share the writing, and every byte is written once") {
     CHECK(most * static_cast<std::uint64_t>(ranks) <= total * 2);
   }
 }
+
+TEST_CASE("a small buffer changes nothing but the speed") {
+  const TemporaryDirectory directory;
+  mg::solo_comm alone;
+  for (const std::int64_t rows : {3, 160, 700}) {
+    for (const bool transposed : {false, true}) {
+      auto values = iota(rows * 256);
+      mg::TensorView view = mg::view_of(values, {rows, 256});
+      if (transposed) view = {values.data(), mg::DType::float32, {256, rows}, {1, 256}};
+      State state;
+      state.add(mg::make_whole("w", view));
+      mg::save(directory / "run", state, alone, {.buffer_bytes = 1});
+      const std::vector<float> before = values;
+      std::fill(values.begin(), values.end(), -1.0f);
+      mg::load(directory / "run", state, alone, {.buffer_bytes = 1});
+      CHECK(values == before);
+    }
+  }
+}
