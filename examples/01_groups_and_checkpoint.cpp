@@ -15,7 +15,7 @@ template <mg::communicator Comm>
 void rank_main(Comm& world, int tp) {
   mg::ProcessGrid grid{"tp-cp-ep-dp-pp", {.tp = tp}, world.size()};  // dp is inferred from the world
   auto context = mg::make_context(world, grid);
-  std::vector<float> weight(64 / tp * 8, 1.0f), gradients(weight.size(), float(world.rank()));
+  std::vector<float> weight(std::size_t(64 / tp * 8), 1.0f), gradients(weight.size(), float(world.rank()));
   average_gradients(mg::group<mg::DPCPTag>(context), gradients);
 
   mg::ShardedStateDict<mg::TensorView> state;
