@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
