@@ -13,7 +13,6 @@
 #include <mgroups/comm/threads.hpp>
 #include <mgroups/shard/state_dict.hpp>
 
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include "support/faulty_files.hpp"
@@ -23,16 +22,16 @@ namespace mg = mgroups;
 
 namespace {
 
-constexpr int ranks = 2;
-constexpr std::int64_t rows = 3;
+constexpr int world_size = 2;
+constexpr std::int64_t row_count = 3;
 
 /// Saves `generation` as the value of all elements; false when the save threw.
 bool save_generation(const std::string& path, float generation, FaultyFiles& files) {
   try {
-    mg::run_threads(ranks, [&](auto& world) {
-      std::vector<float> values(static_cast<std::size_t>(rows), generation);
+    mg::run_threads(world_size, [&](auto& world) {
+      std::vector<float> values(static_cast<std::size_t>(row_count), generation);
       mg::ShardedStateDict<mg::TensorView> state;
-      state.add(mg::make_sharded_grid("w", mg::view_of(values, {rows}), {{0, world.rank(), ranks}}));
+      state.add(mg::make_sharded_grid("w", mg::view_of(values, {row_count}), {{0, world.rank(), world_size}}));
       mg::save(path, state, world, {.files = &files});
     });
   } catch (const mg::IoError&) {
@@ -43,9 +42,9 @@ bool save_generation(const std::string& path, float generation, FaultyFiles& fil
 
 /// The generation that a reader sees: the one value of all elements, -1 for a mixture.
 float visible_generation(const std::string& path) {
-  std::vector<float> values(static_cast<std::size_t>(rows * ranks), -7.0f);
+  std::vector<float> values(static_cast<std::size_t>(row_count * world_size), -7.0f);
   mg::ShardedStateDict<mg::TensorView> state;
-  state.add(mg::make_whole("w", mg::view_of(values, {rows * ranks})));
+  state.add(mg::make_whole("w", mg::view_of(values, {row_count * world_size})));
   mg::solo_comm alone;
   mg::load(path, state, alone);
   for (const float value : values) {

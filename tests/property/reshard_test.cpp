@@ -17,7 +17,6 @@
 #include <mgroups/shard/sharded_tensor.hpp>
 #include <mgroups/shard/state_dict.hpp>
 
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
 #include "support/indexed_tensor.hpp"

@@ -17,7 +17,7 @@ static_assert(Dims{2, 3}[1] == 3 && Dims{}.empty() && Dims::filled(3, 7) == Dims
 static_assert(mg::numel(Dims{}) == 1 && mg::numel(Dims{4, 0, 3}) == 0);
 
 namespace {
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t root = 3037000499;  // floor of the square root of 2^63 - 1
 }  // namespace
 
@@ -53,30 +53,30 @@ TEST_CASE("sixteen axes, not seventeen") {
 }
 
 TEST_CASE("checked arithmetic ends exactly at 2^63 - 1") {
-  CHECK(mg::checked_mul(0, most) == 0);
-  CHECK(mg::checked_mul(most, 0) == 0);
-  CHECK(mg::checked_mul(1, most) == most);
-  CHECK(mg::checked_mul(most, 1) == most);
-  CHECK(!mg::checked_mul(2, most / 2 + 1));
-  CHECK(mg::checked_mul(2, most / 2) == most - 1);
+  CHECK(mg::checked_mul(0, largest) == 0);
+  CHECK(mg::checked_mul(largest, 0) == 0);
+  CHECK(mg::checked_mul(1, largest) == largest);
+  CHECK(mg::checked_mul(largest, 1) == largest);
+  CHECK(!mg::checked_mul(2, largest / 2 + 1));
+  CHECK(mg::checked_mul(2, largest / 2) == largest - 1);
   CHECK(mg::checked_mul(root, root) == root * root);
   CHECK(!mg::checked_mul(root + 1, root + 1));
-  CHECK(mg::checked_mul(7, most / 7) == most);  // 2^63 - 1 is a multiple of 7
-  CHECK(!mg::checked_mul(7, most / 7 + 1));
-  CHECK(mg::checked_add(most, 0) == most);
-  CHECK(mg::checked_add(0, most) == most);
-  CHECK(mg::checked_add(most - 5, 5) == most);
-  CHECK(!mg::checked_add(most - 5, 6));
-  CHECK(!mg::checked_add(most, most));
+  CHECK(mg::checked_mul(7, largest / 7) == largest);  // 2^63 - 1 is a multiple of 7
+  CHECK(!mg::checked_mul(7, largest / 7 + 1));
+  CHECK(mg::checked_add(largest, 0) == largest);
+  CHECK(mg::checked_add(0, largest) == largest);
+  CHECK(mg::checked_add(largest - 5, 5) == largest);
+  CHECK(!mg::checked_add(largest - 5, 6));
+  CHECK(!mg::checked_add(largest, largest));
 }
 
 TEST_CASE("numbers of elements") {
   CHECK(mg::checked_numel(Dims{}) == 1);
   CHECK(mg::checked_numel(Dims{7, 1, 3}) == 21);
-  CHECK(mg::checked_numel(Dims{most, most, 0}) == 0);
-  CHECK(mg::checked_numel(Dims{0, most, most}) == 0);
-  CHECK(mg::checked_numel(Dims{most, 1}) == most);
-  CHECK(!mg::checked_numel(Dims{most, 2}));
+  CHECK(mg::checked_numel(Dims{largest, largest, 0}) == 0);
+  CHECK(mg::checked_numel(Dims{0, largest, largest}) == 0);
+  CHECK(mg::checked_numel(Dims{largest, 1}) == largest);
+  CHECK(!mg::checked_numel(Dims{largest, 2}));
   CHECK(!mg::checked_numel(Dims{std::int64_t{1} << 32, std::int64_t{1} << 31}));
   CHECK(mg::checked_numel(Dims{std::int64_t{1} << 31, std::int64_t{1} << 31}) == std::int64_t{1} << 62);
 }

@@ -13,13 +13,15 @@
 
 #include <mgroups/format/json_writer.hpp>
 
+#include "support/sentences.hpp"
+
 namespace mg = mgroups;
 
 namespace {
 
 mg::JsonDocument parse(std::string_view text) { return mg::JsonDocument::parse(std::string(text), "some.json"); }
 
-std::string fault(std::string_view text) {
+std::string json_fault(std::string_view text) {
   try {
     static_cast<void>(parse(text));
   } catch (const mg::FormatError& e) {
@@ -28,8 +30,6 @@ std::string fault(std::string_view text) {
   }
   return {};
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -65,9 +65,9 @@ TEST_CASE("json: integers at the edges of 64 bits") {
   CHECK(parse("-9223372036854775808").root().as_int64() == std::numeric_limits<std::int64_t>::min());
   CHECK(parse("9223372036854775808").root().as_uint64() == 9223372036854775808u);
   CHECK_THROWS_AS(static_cast<void>(parse("9223372036854775808").root().as_int64()), mg::FormatError);
-  CHECK(contains(fault("18446744073709551616"), "does not fit into 64 bits"));
-  CHECK(contains(fault("-9223372036854775809"), "does not fit into 64 bits"));
-  CHECK(contains(fault("1e999"), "too large"));
+  CHECK(contains(json_fault("18446744073709551616"), "does not fit into 64 bits"));
+  CHECK(contains(json_fault("-9223372036854775809"), "does not fit into 64 bits"));
+  CHECK(contains(json_fault("1e999"), "too large"));
   CHECK(parse("1e-999").root().as_double() == 0.0);
   CHECK_THROWS_AS(static_cast<void>(parse("1.0").root().as_int64()), mg::FormatError);
 }
@@ -77,12 +77,12 @@ TEST_CASE("json: escapes and UTF-8") {
   CHECK(parse(R"("\u0041\u00e9\u20ac\ud83d\ude00z")").root().as_string() == "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z");
   CHECK(parse(R"("\u0000")").root().as_string() == std::string_view("\0", 1));
   CHECK(parse("\"\xF0\x9F\x98\x80\"").root().as_string() == "\xF0\x9F\x98\x80");
-  CHECK(contains(fault(R"("\ud83d")"), "lone surrogate"));
-  CHECK(contains(fault(R"("\ude00")"), "lone surrogate"));
-  CHECK(contains(fault(R"("\ud83d\u0041")"), "lone surrogate"));
+  CHECK(contains(json_fault(R"("\ud83d")"), "lone surrogate"));
+  CHECK(contains(json_fault(R"("\ude00")"), "lone surrogate"));
+  CHECK(contains(json_fault(R"("\ud83d\u0041")"), "lone surrogate"));
   for (const char* bad :
        {"\"\xC0\x80\"", "\"\xED\xA0\x80\"", "\"\xF4\x90\x80\x80\"", "\"\xE2\x82\"", "\"\x80\"", "\"\xFF\""}) {
-    CHECK(contains(fault(bad), "byte 1 of the JSON text is not UTF-8"));
+    CHECK(contains(json_fault(bad), "byte 1 of the JSON text is not UTF-8"));
   }
 }
 
@@ -113,13 +113,13 @@ TEST_CASE("json: what is refused, and where") {
   };
   for (const auto& [text, part] : cases) {
     CAPTURE(text);
-    const std::string sentence = fault(text);
+    const std::string sentence = json_fault(text);
     CAPTURE(sentence);
     CHECK(contains(sentence, part));
   }
   CHECK_NOTHROW(parse(std::string(128, '[') + std::string(128, ']')));
-  CHECK(contains(fault(std::string(129, '[') + std::string(129, ']')), "nested deeper than 128"));
-  CHECK(contains(fault(std::string(1u << 20, '[')), "nested deeper than 128"));
+  CHECK(contains(json_fault(std::string(129, '[') + std::string(129, ']')), "nested deeper than 128"));
+  CHECK(contains(json_fault(std::string(1u << 20, '[')), "nested deeper than 128"));
 }
 
 TEST_CASE("json: asking for the wrong kind names the byte") {
@@ -136,12 +136,12 @@ TEST_CASE("json: asking for the wrong kind names the byte") {
 TEST_CASE("json: every cut and every flipped bit is refused or still JSON") {
   const std::string text = R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"\u00e9":"\ud83d\ude00",)"
                            R"("n":[-1.5e-3,true,null]})";
-  for (std::size_t cut = 0; cut < text.size(); ++cut) CHECK_FALSE(fault(text.substr(0, cut)).empty());
+  for (std::size_t cut = 0; cut < text.size(); ++cut) CHECK_FALSE(json_fault(text.substr(0, cut)).empty());
   for (std::size_t i = 0; i < text.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string changed = text;
       changed[i] = static_cast<char>(changed[i] ^ (1 << bit));
-      static_cast<void>(fault(changed));
+      static_cast<void>(json_fault(changed));
     }
   }
 }

@@ -22,6 +22,7 @@
 
 #include "../../support/bytes.hpp"
 #include "../../support/fixtures.hpp"
+#include "support/sentences.hpp"
 
 namespace mg = mgroups;
 using namespace std::string_literals;
@@ -80,7 +81,7 @@ mg::SafetensorsHeader parse(const std::string& text) {
   return mg::read_safetensors_header(file);
 }
 
-std::string fault(const std::string& text) {
+std::string header_fault(const std::string& text) {
   try {
     static_cast<void>(parse(text));
   } catch (const mg::Error& e) {
@@ -98,8 +99,6 @@ std::string open_fault(const std::string& path) {
   }
   return {};
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::vector<float> floats_of(const mg::SafetensorsModel& model, std::string_view name) {
   const auto& tensor = model.tensors.find(name)->second;
@@ -135,32 +134,32 @@ TEST_CASE("safetensors: header rules of the format") {
         mg::Dims{0, 7});
   CHECK(parse(file_of(R"({"__metadata__":{"format":"pt"}})", 0)).metadata.at("format") == "pt");
 
-  CHECK(contains(fault(""), "too few"));
-  CHECK(contains(fault(std::string(7, 'x')), "too few"));
-  CHECK(contains(fault(file_of("", 0)), "does not start with '{'"));
-  CHECK(contains(fault(file_of(" {}", 0)), "does not start with '{'"));
-  CHECK(contains(fault(file_of("{}\0"s, 0)), "lies behind the end"));
-  CHECK(contains(fault("\xff\xff\xff\xff\xff\xff\xff\xff{}"s), "claims a header of 18446744073709551615 bytes"));
-  CHECK(contains(fault("\x01\xe1\xf5\x05\0\0\0\0{}"s), "claims a header of 100000001 bytes"));
-  CHECK(contains(fault("\x03\0\0\0\0\0\0\0{}"s), "it is cut"));
-  CHECK(contains(fault(one(good, 23)), "cannot lie in bytes 0 to 24 of 23"));
-  CHECK(contains(fault(one(good, 25)), "longer than it should be"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[1,25]})", 25)), "bytes lie between"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,23]})")), "cannot lie"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[24,0]})")), "cannot lie"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0]})")), "pair"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[-2,3],"data_offsets":[0,24]})")), "at least 0"));
-  CHECK(contains(fault(one(R"({"dtype":"F32","shape":[2.0,3],"data_offsets":[0,24]})")), "an integer must be"));
+  CHECK(contains(header_fault(""), "too few"));
+  CHECK(contains(header_fault(std::string(7, 'x')), "too few"));
+  CHECK(contains(header_fault(file_of("", 0)), "does not start with '{'"));
+  CHECK(contains(header_fault(file_of(" {}", 0)), "does not start with '{'"));
+  CHECK(contains(header_fault(file_of("{}\0"s, 0)), "lies behind the end"));
+  CHECK(contains(header_fault("\xff\xff\xff\xff\xff\xff\xff\xff{}"s), "claims a header of 18446744073709551615 bytes"));
+  CHECK(contains(header_fault("\x01\xe1\xf5\x05\0\0\0\0{}"s), "claims a header of 100000001 bytes"));
+  CHECK(contains(header_fault("\x03\0\0\0\0\0\0\0{}"s), "it is cut"));
+  CHECK(contains(header_fault(one(good, 23)), "cannot lie in bytes 0 to 24 of 23"));
+  CHECK(contains(header_fault(one(good, 25)), "longer than it should be"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[1,25]})", 25)), "bytes lie between"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,23]})")), "cannot lie"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[24,0]})")), "cannot lie"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0]})")), "pair"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[-2,3],"data_offsets":[0,24]})")), "at least 0"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2.0,3],"data_offsets":[0,24]})")), "an integer must be"));
   CHECK(
-      contains(fault(one(R"({"dtype":"F32","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]})", 0)),
+      contains(header_fault(one(R"({"dtype":"F32","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]})", 0)),
                "no number of bytes"));
-  CHECK(contains(fault(one(R"({"dtype":"F33","shape":[2,3],"data_offsets":[0,24]})")), "unknown type 'F33'"));
-  CHECK(contains(fault(one(R"({"shape":[2,3],"data_offsets":[0,24]})")), "no member 'dtype'"));
-  CHECK(contains(fault(one("[1]")), "where an object must be"));
-  CHECK(contains(fault(file_of(R"({"__metadata__":{"a":1}})", 0)), "where a string must be"));
+  CHECK(contains(header_fault(one(R"({"dtype":"F33","shape":[2,3],"data_offsets":[0,24]})")), "unknown type 'F33'"));
+  CHECK(contains(header_fault(one(R"({"shape":[2,3],"data_offsets":[0,24]})")), "no member 'dtype'"));
+  CHECK(contains(header_fault(one("[1]")), "where an object must be"));
+  CHECK(contains(header_fault(file_of(R"({"__metadata__":{"a":1}})", 0)), "where a string must be"));
   const std::string entry = R"({"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
-  CHECK(contains(fault(file_of("{\"a\":" + entry + ",\"a\":" + entry + "}", 2)), "repeats the key 'a'"));
-  CHECK(contains(fault(file_of("{\"a\":" + entry + ",\"b\":" + entry + "}", 4)), "overlap"));
+  CHECK(contains(header_fault(file_of("{\"a\":" + entry + ",\"a\":" + entry + "}", 2)), "repeats the key 'a'"));
+  CHECK(contains(header_fault(file_of("{\"a\":" + entry + ",\"b\":" + entry + "}", 4)), "overlap"));
 }
 
 TEST_CASE("safetensors: every type of the format") {
@@ -193,8 +192,8 @@ TEST_CASE("safetensors: every type of the format") {
   const auto f4 = parse(file_of(R"({"w":{"dtype":"F4","shape":[3,4],"data_offsets":[0,6]}})", 6));
   CHECK(f4.entries.at(0).shape == mg::Dims{3, 2});
   CHECK(f4.entries.at(0).element_type() == mg::DType::float4_e2m1fn_x2);
-  CHECK(contains(fault(file_of(R"({"w":{"dtype":"F4","shape":[4,3],"data_offsets":[0,6]}})", 6)), "last axis of even size"));
-  CHECK(contains(fault(file_of(R"({"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2)), "no number of bytes"));
+  CHECK(contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[4,3],"data_offsets":[0,6]}})", 6)), "last axis of even size"));
+  CHECK(contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2)), "no number of bytes"));
   const auto f6 = parse(file_of(R"({"w":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3));
   CHECK(f6.entries.at(0).shape == mg::Dims{4});
   CHECK_THROWS_AS(static_cast<void>(f6.entries.at(0).element_type()), mg::UnsupportedError);

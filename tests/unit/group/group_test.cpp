@@ -17,26 +17,14 @@
 #include <mgroups/group/make_group.hpp>
 #include <mgroups/topology/grid.hpp>
 
+#include "support/sentences.hpp"
+
 namespace mg = mgroups;
 
 namespace {
 
 struct FirstStageTag {};
-struct NodeTag : mg::axes<"node"> {};
-
-std::vector<int> list(const mg::Members& members) { return {members.begin(), members.end()}; }
-
-template <class E, class F>
-std::string error_text(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no such error";
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+struct RackTag : mg::axes<"rack"> {};
 
 // What an ordinary function takes.
 int sum_of_world_ranks(mg::Group<mg::DPTag> dp, int world_rank) {
@@ -110,7 +98,7 @@ TEST_CASE("the first verb is collective over the members alone") {
 TEST_CASE("a root is a rank within the group") {
   mg::run_threads(4, [](auto& world) {
     const auto broadcast = [&](std::vector<int> ranks, int root) {
-      auto group = mg::make_group<NodeTag>(world, ranks);
+      auto group = mg::make_group<RackTag>(world, ranks);
       if (!group.is_member()) return -1;
       std::vector<int> value{10 * world.rank()};
       group.broadcast(value, root);
@@ -122,8 +110,8 @@ TEST_CASE("a root is a rank within the group") {
     REQUIRE(broadcast({3, 1}, 0) == (world.rank() % 2 == 1 ? 30 : -1));
     if (upper) {
       const std::string text = error_text<mg::InvalidArgument>([&] { broadcast({2, 3}, 2); });
-      REQUIRE(has(text, "root 2"));
-      REQUIRE(has(text, "NodeTag"));
+      REQUIRE(contains(text, "root 2"));
+      REQUIRE(contains(text, "RackTag"));
     }
   });
 }
@@ -144,11 +132,11 @@ TEST_CASE("a rank outside is told so by name") {
       REQUIRE_FALSE(erased.is_member());
       const std::string expected =
           mg::concat("world rank ", world.rank(), " is not a member of its FirstStageTag group, which is [0, 1]");
-      REQUIRE(has(error_text<mg::NotAMember>([&] { (void)erased.rank(); }), expected));
-      REQUIRE(has(error_text<mg::NotAMember>([&] { first.barrier(); }), expected));
+      REQUIRE(contains(error_text<mg::NotAMember>([&] { (void)erased.rank(); }), expected));
+      REQUIRE(contains(error_text<mg::NotAMember>([&] { first.barrier(); }), expected));
       std::vector<int> value{1};
-      REQUIRE(has(error_text<mg::NotAMember>([&] { first.all_reduce(value, mg::sum); }), expected));
-      REQUIRE(has(error_text<mg::NotAMember>([&] { first.send(value, 0); }), expected));
+      REQUIRE(contains(error_text<mg::NotAMember>([&] { first.all_reduce(value, mg::sum); }), expected));
+      REQUIRE(contains(error_text<mg::NotAMember>([&] { first.send(value, 0); }), expected));
     }
   });
 }
@@ -156,7 +144,7 @@ TEST_CASE("a rank outside is told so by name") {
 TEST_CASE("an absent axis: alone, and verbs are done at once") {
   mg::run_threads(3, [](auto& world) {
     const mg::ProcessGrid grid{"tp-dp", {}, 3};
-    auto node = mg::make_group<NodeTag>(world, grid);
+    auto node = mg::make_group<RackTag>(world, grid);
     REQUIRE(node.relation() == mg::Relation::absent);
     REQUIRE(node.is_member());
     REQUIRE(node.size() == 1);
@@ -182,8 +170,8 @@ TEST_CASE("no_group says that a group is not given") {
   CHECK(given(mg::absent_group<mg::TPTag>(world)));
   mg::Group<mg::TPTag> nothing;
   CHECK_FALSE(static_cast<bool>(nothing));
-  CHECK(has(error_text<mg::InvalidArgument>([&] { (void)nothing.size(); }), "no TPTag group was given"));
-  CHECK(has(error_text<mg::InvalidArgument>([&] { nothing.barrier(); }), "no TPTag group was given"));
+  CHECK(contains(error_text<mg::InvalidArgument>([&] { (void)nothing.size(); }), "no TPTag group was given"));
+  CHECK(contains(error_text<mg::InvalidArgument>([&] { nothing.barrier(); }), "no TPTag group was given"));
 }
 
 TEST_CASE("retag checks that the members are those that the new tag means") {
@@ -196,16 +184,16 @@ TEST_CASE("retag checks that the members are those that the new tag means") {
     dp_cp.all_reduce(value, mg::sum);
     REQUIRE(value[0] == 2);
     REQUIRE(dp.communicator_made());
-    REQUIRE(has(error_text<mg::TopologyError>([&] { (void)mg::retag<mg::TPTag>(dp); }), "the DPTag group is ["));
+    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::retag<mg::TPTag>(dp); }), "the DPTag group is ["));
 
     const mg::ProcessGrid context{"cp-dp", {.cp = 2}, 4};
     const std::string text =
         error_text<mg::TopologyError>([&] { (void)mg::retag<mg::DPCPTag>(mg::make_group<mg::DPTag>(world, context)); });
-    REQUIRE(has(text, "DPCPTag means [0, 1, 2, 3]"));
-    REQUIRE(has(text, "cp 2 x dp 2"));
+    REQUIRE(contains(text, "DPCPTag means [0, 1, 2, 3]"));
+    REQUIRE(contains(text, "cp 2 x dp 2"));
 
     auto listed = mg::make_group<mg::DPTag>(world, std::vector{0, 1, 2, 3});
-    REQUIRE(has(error_text<mg::TopologyError>([&] { (void)mg::retag<mg::DPCPTag>(listed); }),
+    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::retag<mg::DPCPTag>(listed); }),
                 "was not made from a ProcessGrid"));
     REQUIRE_FALSE(mg::retag<mg::DPCPTag>(mg::Group<mg::DPTag>(mg::no_group)).given());
   });
@@ -214,17 +202,17 @@ TEST_CASE("retag checks that the members are those that the new tag means") {
 TEST_CASE("groups of lists, and of communicators that exist") {
   mg::run_threads(4, [](auto& world) {
     auto part = world.split(world.rank() % 2, -world.rank());
-    auto adopted = mg::adopt_group<NodeTag>(world, std::move(part));
+    auto adopted = mg::adopt_group<RackTag>(world, std::move(part));
     REQUIRE(list(adopted.members()) == (world.rank() % 2 == 0 ? std::vector{2, 0} : std::vector{3, 1}));
     REQUIRE(adopted.rank() == (world.rank() < 2 ? 1 : 0));
     REQUIRE(adopted.communicator_made());
     adopted.barrier();
     for (const std::vector<int>& bad : {std::vector<int>{}, {0, 0}, {4}, {-1, 2}}) {
-      REQUIRE(has(error_text<mg::InvalidArgument>([&] { (void)mg::make_group<NodeTag>(world, bad); }),
-                  "cannot be a NodeTag group"));
+      REQUIRE(contains(error_text<mg::InvalidArgument>([&] { (void)mg::make_group<RackTag>(world, bad); }),
+                  "cannot be a RackTag group"));
     }
     const mg::ProcessGrid larger{"tp-dp", {}, 8};
-    REQUIRE(has(error_text<mg::TopologyError>([&] { (void)mg::make_group<mg::TPTag>(world, larger); }),
+    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::make_group<mg::TPTag>(world, larger); }),
                 "the world has 4 ranks"));
   });
 }
@@ -241,6 +229,6 @@ TEST_CASE("a group is a communicator itself, and any backend will do") {
     REQUIRE(any.name() == "TPTag");
     REQUIRE(any.world_rank(1) == 1);
     const std::string text = error_text<mg::InvalidArgument>([&] { tp.broadcast(value, 2); });
-    REQUIRE(has(text, "TPTag"));
+    REQUIRE(contains(text, "TPTag"));
   });
 }

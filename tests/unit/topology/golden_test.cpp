@@ -19,6 +19,8 @@
 
 #include <support/fixtures.hpp>
 
+#include "support/sentences.hpp"
+
 namespace mg = mgroups;
 using nlohmann::json;
 
@@ -38,8 +40,6 @@ std::optional<json> golden(const std::string& name) {
   }
   return json::parse(in);
 }
-
-std::vector<int> list(const mg::Members& members) { return {members.begin(), members.end()}; }
 
 bool throws_topology_error(const std::function<void()>& make) {
   try {

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "support/sentences.hpp"
+
 namespace mg = mgroups;
 
 namespace {
@@ -19,20 +21,6 @@ struct MixedTag : mg::axes<"tp", "ep"> {};
 struct StageTag : mg::axes<"pp", "shard"> {};
 struct FirstStageTag {};
 struct NamedTag {};
-
-std::vector<int> list(const mg::Members& members) { return {members.begin(), members.end()}; }
-
-template <class F>
-std::string topology_error(F&& f) {
-  try {
-    f();
-  } catch (const mg::TopologyError& error) {
-    return error.what();
-  }
-  return "no TopologyError";
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -123,7 +111,7 @@ TEST_CASE("a grid may start behind rank 0") {
   CHECK(list(grid.members<mg::WorldTag>(6)) == std::vector{3, 4, 5, 6});
   CHECK(grid.contains(3));
   CHECK_FALSE(grid.contains(7));
-  CHECK(has(topology_error([&] { (void)grid.members<mg::TPTag>(2); }), "rank 2 is not in the grid, which has ranks 3 to 6"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.members<mg::TPTag>(2); }), "rank 2 is not in the grid, which has ranks 3 to 6"));
 }
 
 TEST_CASE("groups cost the same at any scale") {
@@ -141,15 +129,15 @@ TEST_CASE("groups cost the same at any scale") {
 
 // The case grid-expert-sizes-that-do-not-fit of shared/cases.
 TEST_CASE("expert sizes that do not fit are shown with their product and what would fit") {
-  const std::string first = topology_error([] {
+  const std::string first = error_text<mg::TopologyError>([] {
     mg::ProcessGrid{"tp-cp-ep-dp-pp", {.tp = 2, .etp = 1, .ep = 8, .pp = 2}, 8};
   });
-  CHECK(has(first, "etp 1 x ep 8 x pp 2 = 16 is more than the world of 8 ranks"));
-  CHECK(has(first, "ep 1, 2 or 4"));
-  const std::string second = topology_error([] { mg::ProcessGrid{"tp-cp-ep-dp-pp", {.tp = 4, .ep = 4}, 4}; });
-  CHECK(has(second, "etp 4 x ep 4 x pp 1 = 16"));
-  CHECK(has(second, "etp was not given and is therefore tp = 4"));
-  CHECK(has(second, "etp 1"));
+  CHECK(contains(first, "etp 1 x ep 8 x pp 2 = 16 is more than the world of 8 ranks"));
+  CHECK(contains(first, "ep 1, 2 or 4"));
+  const std::string second = error_text<mg::TopologyError>([] { mg::ProcessGrid{"tp-cp-ep-dp-pp", {.tp = 4, .ep = 4}, 4}; });
+  CHECK(contains(second, "etp 4 x ep 4 x pp 1 = 16"));
+  CHECK(contains(second, "etp was not given and is therefore tp = 4"));
+  CHECK(contains(second, "etp 1"));
   const mg::ProcessGrid fits{"tp-cp-ep-dp-pp", {.tp = 4, .etp = 1, .ep = 4}, 4};
   CHECK(fits.size<mg::ETPTag>() == 1);
   CHECK(fits.size<mg::EPTag>() == 4);
@@ -159,56 +147,56 @@ TEST_CASE("expert sizes that do not fit are shown with their product and what wo
 
 TEST_CASE("impossible sizes are errors that show the arithmetic") {
   const auto megatron = [](std::string_view order, mg::GridSizes sizes, int world) {
-    return topology_error([&] { mg::ProcessGrid{order, sizes, world}; });
+    return error_text<mg::TopologyError>([&] { mg::ProcessGrid{order, sizes, world}; });
   };
   std::string text = megatron("tp-cp-dp-pp", {.tp = 2, .pp = 3}, 8);
-  CHECK(has(text, "tp 2 x cp 1 x pp 3 = 6 does not divide the world of 8 ranks, so dp cannot be inferred"));
-  CHECK(has(text, "pp 1, 2 or 4"));
+  CHECK(contains(text, "tp 2 x cp 1 x pp 3 = 6 does not divide the world of 8 ranks, so dp cannot be inferred"));
+  CHECK(contains(text, "pp 1, 2 or 4"));
   text = megatron("tp-dp-pp", {.tp = 2, .dp = 2, .pp = 2}, 16);
-  CHECK(has(text, "tp 2 x dp 2 x pp 2 x cp 1 = 8 is not the world of 16 ranks"));
-  CHECK(has(text, "dp 4"));
+  CHECK(contains(text, "tp 2 x dp 2 x pp 2 x cp 1 = 8 is not the world of 16 ranks"));
+  CHECK(contains(text, "dp 4"));
   text = megatron("tp-dp-pp", {.tp = 4, .dp = 4}, 8);
-  CHECK(has(text, "= 16 is more than the world of 8 ranks"));
+  CHECK(contains(text, "= 16 is more than the world of 8 ranks"));
   text = megatron("tp-dp", {.tp = 2, .pp = 2}, 8);
-  CHECK(has(text, "pp has size 2, but the order \"tp-dp\" does not name pp"));
-  CHECK(has(megatron("tp-pp", {.tp = 2}, 8), "dp has size 4, but the order \"tp-pp\" does not name dp"));
-  CHECK(has(megatron("tp-dp", {.tp = 2, .ep = 2}, 8), "ep has size 2, but the order \"tp-dp\" does not name ep"));
-  CHECK(has(megatron("tp-dp", {.tp = 0}, 8), "the size of axis tp is 0"));
-  CHECK(has(megatron("tp-dp", {.tp = -3}, 8), "the size of axis tp is -3"));
-  CHECK(has(megatron("tp-dp", {.tp = mg::infer, .dp = mg::infer}, 8), "tp and dp are all to be inferred"));
-  CHECK(has(megatron("tp-cp-dp", {.tp = 1 << 20, .cp = 1 << 20}, 8), "is 2^31 or more"));
-  CHECK(has(megatron("tp-dp", {}, 0), "a grid of 0 ranks"));
-  CHECK(has(megatron("tp--dp", {}, 2), "empty name"));
-  CHECK(has(megatron("", {}, 2), "empty name"));
-  CHECK(has(megatron("tp-dp-tp", {}, 2), "name tp twice"));
-  CHECK(has(megatron("tp-TP", {}, 2), "name tp twice"));
-  CHECK(has(megatron("tp-shard", {}, 2), "\"shard\", which is none of tp, cp, ep, dp and pp"));
-  CHECK(has(megatron("etp-ep", {}, 2), "etp stands where tp is"));
-  CHECK(has(topology_error([] {
+  CHECK(contains(text, "pp has size 2, but the order \"tp-dp\" does not name pp"));
+  CHECK(contains(megatron("tp-pp", {.tp = 2}, 8), "dp has size 4, but the order \"tp-pp\" does not name dp"));
+  CHECK(contains(megatron("tp-dp", {.tp = 2, .ep = 2}, 8), "ep has size 2, but the order \"tp-dp\" does not name ep"));
+  CHECK(contains(megatron("tp-dp", {.tp = 0}, 8), "the size of axis tp is 0"));
+  CHECK(contains(megatron("tp-dp", {.tp = -3}, 8), "the size of axis tp is -3"));
+  CHECK(contains(megatron("tp-dp", {.tp = mg::infer, .dp = mg::infer}, 8), "tp and dp are all to be inferred"));
+  CHECK(contains(megatron("tp-cp-dp", {.tp = 1 << 20, .cp = 1 << 20}, 8), "is 2^31 or more"));
+  CHECK(contains(megatron("tp-dp", {}, 0), "a grid of 0 ranks"));
+  CHECK(contains(megatron("tp--dp", {}, 2), "empty name"));
+  CHECK(contains(megatron("", {}, 2), "empty name"));
+  CHECK(contains(megatron("tp-dp-tp", {}, 2), "name tp twice"));
+  CHECK(contains(megatron("tp-TP", {}, 2), "name tp twice"));
+  CHECK(contains(megatron("tp-shard", {}, 2), "\"shard\", which is none of tp, cp, ep, dp and pp"));
+  CHECK(contains(megatron("etp-ep", {}, 2), "etp stands where tp is"));
+  CHECK(contains(error_text<mg::TopologyError>([] {
               mg::ProcessGrid{{{"a", 3}, {"b", mg::infer}}, 8};
             }),
             "a 3 = 3 does not divide the world of 8"));
-  CHECK(has(topology_error([] { mg::ProcessGrid{{{"a", 2}, {"a", 4}}, 8}; }), "the axis a is given twice"));
-  CHECK(has(topology_error([] { mg::ProcessGrid{{{"a-b", 8}}, 8}; }), "holds a dash"));
-  CHECK(has(topology_error([] { mg::ProcessGrid{{{"", 8}}, 8}; }), "has 0 characters"));
+  CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"a", 2}, {"a", 4}}, 8}; }), "the axis a is given twice"));
+  CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"a-b", 8}}, 8}; }), "holds a dash"));
+  CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"", 8}}, 8}; }), "has 0 characters"));
 }
 
 TEST_CASE("an order that does not end in pp needs the same pipelines in both views") {
-  const std::string refused = topology_error([] { mg::ProcessGrid{"tp-cp-ep-pp-dp", {.tp = 2, .cp = 2, .pp = 2}, 16}; });
-  CHECK(has(refused, "dp is 2 but edp is 4"));
-  CHECK(has(refused, "put pp last"));
+  const std::string refused = error_text<mg::TopologyError>([] { mg::ProcessGrid{"tp-cp-ep-pp-dp", {.tp = 2, .cp = 2, .pp = 2}, 16}; });
+  CHECK(contains(refused, "dp is 2 but edp is 4"));
+  CHECK(contains(refused, "put pp last"));
   // Nothing says that there are experts: refused only when one asks.
   const mg::ProcessGrid dense{"tp-cp-pp-dp", {.tp = 2, .cp = 2, .pp = 2}, 16};
   CHECK(dense.size<mg::DPTag>() == 2);
-  CHECK(has(topology_error([&] { (void)dense.size<mg::EDPTag>(); }), "dp is 2 but edp is 4"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)dense.size<mg::EDPTag>(); }), "dp is 2 but edp is 4"));
 }
 
 TEST_CASE("axes named at run time") {
   const mg::ProcessGrid grid{"tp-cp-ep-dp-pp", {.tp = 2, .pp = 2}, 8};
   CHECK(list(grid.group_of("pp-tp", 6).members) == std::vector{2, 3, 6, 7});
   CHECK(grid.group_of("tp", 5).color == 2);
-  CHECK(has(topology_error([&] { (void)grid.group_of("tq", 0); }), "the grid has no axis \"tq\""));
-  CHECK(has(topology_error([&] { (void)grid.group_of("tp-ep", 0); }), "belong to two views"));
-  CHECK(has(topology_error([&] { (void)grid.members<MixedTag>(0); }), "belong to two views"));
-  CHECK(has(topology_error([&] { (void)grid.group_of("tp", 8); }), "rank 8 is not in the grid"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.group_of("tq", 0); }), "the grid has no axis \"tq\""));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.group_of("tp-ep", 0); }), "belong to two views"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.members<MixedTag>(0); }), "belong to two views"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.group_of("tp", 8); }), "rank 8 is not in the grid"));
 }

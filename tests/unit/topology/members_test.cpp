@@ -8,11 +8,11 @@
 
 #include <doctest/doctest.h>
 
+#include "support/sentences.hpp"
+
 namespace mg = mgroups;
 
 namespace {
-
-std::vector<int> list(const mg::Members& members) { return {members.begin(), members.end()}; }
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 
 #include "../../../support/bytes.hpp"
 #include "../../../support/checkpoints.hpp"
+#include "support/sentences.hpp"
 
 namespace mg = mgroups;
 using namespace std::string_literals;
@@ -30,7 +31,7 @@ std::vector<std::byte> small_archive() {
   return writer.finish();
 }
 
-std::string fault(const std::vector<std::byte>& bytes) {
+std::string archive_fault(const std::vector<std::byte>& bytes) {
   try {
     const mg::Archive archive(bytes, bytes.size(), "f.distcp", "w");
     for (const auto& record : archive.records()) static_cast<void>(archive.read(record));
@@ -52,27 +53,25 @@ std::vector<std::byte> with_central(std::size_t which, std::size_t at, std::stri
   return bytes;
 }
 
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("archive: lies in the directory are refused") {
-  CHECK(fault(small_archive()).empty());
-  CHECK(contains(fault(with_central(0, 10, "\x08"sv)), "compressed record 'data.pkl'"));
-  CHECK(contains(fault(with_central(0, 8, "\x09\x08"sv)), "encrypted"));
-  CHECK(contains(fault(with_central(0, 20, "\x05"sv)), "two sizes, 4 and 5"));
-  CHECK(contains(fault(with_central(0, 34, "\x01"sv)), "several disks"));
-  CHECK(contains(fault(with_central(2, 20, "\xff\xff\x00\x00\xff\xff\x00\x00"sv)), "reaches behind its data"));
-  CHECK(contains(fault(with_central(2, 20, "\x60\x00\x00\x00\x60\x00\x00\x00"sv)), "overlap"));
-  CHECK(contains(fault(with_central(1, 42, "\x00\x00\x00\x00"sv)), "overlap"));
+  CHECK(archive_fault(small_archive()).empty());
+  CHECK(contains(archive_fault(with_central(0, 10, "\x08"sv)), "compressed record 'data.pkl'"));
+  CHECK(contains(archive_fault(with_central(0, 8, "\x09\x08"sv)), "encrypted"));
+  CHECK(contains(archive_fault(with_central(0, 20, "\x05"sv)), "two sizes, 4 and 5"));
+  CHECK(contains(archive_fault(with_central(0, 34, "\x01"sv)), "several disks"));
+  CHECK(contains(archive_fault(with_central(2, 20, "\xff\xff\x00\x00\xff\xff\x00\x00"sv)), "reaches behind its data"));
+  CHECK(contains(archive_fault(with_central(2, 20, "\x60\x00\x00\x00\x60\x00\x00\x00"sv)), "overlap"));
+  CHECK(contains(archive_fault(with_central(1, 42, "\x00\x00\x00\x00"sv)), "overlap"));
   auto renamed = small_archive();
   renamed[mgroups_test::text_of(renamed).find("archive/data/0")] = std::byte{'x'};
-  CHECK(contains(fault(renamed), "does not have the header of record 'data/0'"));
-  CHECK(contains(fault(with_central(2, 16, "\x01\x02\x03\x04"sv)), "the file is damaged"));
-  CHECK(fault(with_central(2, 16, "\x00\x00\x00\x00"sv)).empty());  // 0: none was computed
-  CHECK(contains(fault(with_central(1, 46, "brchive"sv)), "outside of its folder 'archive'"));
-  CHECK(contains(fault(with_central(1, 46, "archivexbyteorder"sv)), "outside of a folder"));
-  CHECK(contains(fault(with_central(2, 46, "archive/version"sv.substr(0, 14))), "does not have the header"));
+  CHECK(contains(archive_fault(renamed), "does not have the header of record 'data/0'"));
+  CHECK(contains(archive_fault(with_central(2, 16, "\x01\x02\x03\x04"sv)), "the file is damaged"));
+  CHECK(archive_fault(with_central(2, 16, "\x00\x00\x00\x00"sv)).empty());  // 0: none was computed
+  CHECK(contains(archive_fault(with_central(1, 46, "brchive"sv)), "outside of its folder 'archive'"));
+  CHECK(contains(archive_fault(with_central(1, 46, "archivexbyteorder"sv)), "outside of a folder"));
+  CHECK(contains(archive_fault(with_central(2, 46, "archive/version"sv.substr(0, 14))), "does not have the header"));
 }
 
 TEST_CASE("archive: two records of one name, few and many") {
@@ -81,7 +80,7 @@ TEST_CASE("archive: two records of one name, few and many") {
     for (int i = 0; i < more; ++i) writer.add(mg::concat("data/", i), bytes_of("x"));
     writer.add("twin", bytes_of("x"));
     writer.add("twin", bytes_of("y"));
-    CHECK(contains(fault(writer.finish()), "two records 'twin'"));
+    CHECK(contains(archive_fault(writer.finish()), "two records 'twin'"));
   }
   mg::ObjectArchive writer(bytes_of("\x80\x02N."sv));
   for (int i = 0; i < 300; ++i) writer.add(mg::concat("data/", i), bytes_of(std::to_string(i)));
@@ -113,12 +112,12 @@ TEST_CASE("archive: plain zip files without zip64 ending, data descriptors or pa
 }
 
 TEST_CASE("archive: what is none says so") {
-  CHECK(contains(fault({}), "has only 0 bytes"));
-  CHECK(contains(fault(std::vector<std::byte>(1000)), "does not end like a zip archive"));
-  CHECK(contains(fault(bytes_of("\x41\x00\x00\x00\x00\x00\x00\x00{\"a\": 1}"sv)), "safetensors"));
+  CHECK(contains(archive_fault({}), "has only 0 bytes"));
+  CHECK(contains(archive_fault(std::vector<std::byte>(1000)), "does not end like a zip archive"));
+  CHECK(contains(archive_fault(bytes_of("\x41\x00\x00\x00\x00\x00\x00\x00{\"a\": 1}"sv)), "safetensors"));
   auto cut = small_archive();
   cut.resize(cut.size() - 1);
-  CHECK(contains(fault(cut), "cut"));
+  CHECK(contains(archive_fault(cut), "cut"));
 }
 
 TEST_CASE("archive: every cut and every changed byte of an object is refused or read right") {

@@ -17,6 +17,7 @@
 
 #include "../../../support/bytes.hpp"
 #include "../../../support/fixtures.hpp"
+#include "support/sentences.hpp"
 
 namespace mg = mgroups;
 
@@ -107,8 +108,6 @@ struct Forge {
     return {};
   }
 };
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 using Shape = std::vector<std::int64_t>;
 

@@ -18,6 +18,7 @@
 
 #include "../../../support/bytes.hpp"
 #include "../../../support/fixtures.hpp"
+#include "support/sentences.hpp"
 
 namespace mg = mgroups;
 using namespace std::string_view_literals;
@@ -31,7 +32,7 @@ std::string shown(std::string_view pickle, mg::PersistentIds ids = mg::Persisten
   return mg::to_string(document.root(), 2000);
 }
 
-std::string fault(std::string_view pickle) {
+std::string pickle_fault(std::string_view pickle) {
   try {
     static_cast<void>(shown(pickle));
   } catch (const mg::FormatError& e) {
@@ -40,8 +41,6 @@ std::string fault(std::string_view pickle) {
   }
   return {};
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -194,7 +193,7 @@ TEST_CASE("pickle reader: what is refused, and where") {
       {"\x80\x02N)\x81NbNb."sv, "twice"},
   };
   for (const auto& [pickle, part] : cases) {
-    const std::string sentence = fault(pickle);
+    const std::string sentence = pickle_fault(pickle);
     CAPTURE(part);
     CAPTURE(sentence);
     CHECK(contains(sentence, part));

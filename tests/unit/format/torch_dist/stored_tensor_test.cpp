@@ -17,6 +17,7 @@
 
 #include "../../../support/bytes.hpp"
 #include "../../../support/checkpoints.hpp"
+#include "support/sentences.hpp"
 
 namespace mg = mgroups;
 using namespace std::string_view_literals;
@@ -59,7 +60,7 @@ mg::StoredTensor read(const Description& d) {
   return mg::read_tensor_archive(bytes, bytes.size(), "f.distcp", "w");
 }
 
-std::string fault(const Description& d) {
+std::string tensor_fault(const Description& d) {
   try {
     static_cast<void>(read(d));
   } catch (const mg::Error& e) {
@@ -68,8 +69,6 @@ std::string fault(const Description& d) {
   }
   return {};
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -99,29 +98,29 @@ TEST_CASE("stored tensor: strides and offset of the stored view") {
 TEST_CASE("stored tensor: what leaves the storage is refused") {
   constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
   const std::string_view leaves = "leaves its storage of 24 elements";
-  CHECK(contains(fault({.offset = 1}), leaves));
-  CHECK(contains(fault({.offset = 24, .size = {}, .stride = {}}), leaves));
-  CHECK(contains(fault({.stride = {7, 1}}), leaves));
-  CHECK(contains(fault({.stride = {huge, huge}}), leaves));
-  CHECK(contains(fault({.offset = huge}), leaves));
-  CHECK(contains(fault({.size = {huge, huge}, .stride = {0, 0}}), "too many elements"));
-  CHECK(contains(fault({.stride = {-6, 1}}), "where a stride must be"));
-  CHECK(contains(fault({.size = {-1, 1}}), "where a size must be"));
-  CHECK(contains(fault({.offset = -1}), "where a storage offset must be"));
-  CHECK(contains(fault({.stride = {1}}), "of different lengths"));
-  CHECK(contains(fault({.numel = 25}), "claims a storage of 25 elements of float32, but its record has 96 bytes"));
-  CHECK(contains(fault({.numel = huge}), "claims a storage"));
-  CHECK(contains(fault({.record_bytes = 95}), "its record has 95 bytes"));
-  CHECK(contains(fault({.size = std::vector<std::int64_t>(17, 1), .stride = std::vector<std::int64_t>(17, 1)}),
+  CHECK(contains(tensor_fault({.offset = 1}), leaves));
+  CHECK(contains(tensor_fault({.offset = 24, .size = {}, .stride = {}}), leaves));
+  CHECK(contains(tensor_fault({.stride = {7, 1}}), leaves));
+  CHECK(contains(tensor_fault({.stride = {huge, huge}}), leaves));
+  CHECK(contains(tensor_fault({.offset = huge}), leaves));
+  CHECK(contains(tensor_fault({.size = {huge, huge}, .stride = {0, 0}}), "too many elements"));
+  CHECK(contains(tensor_fault({.stride = {-6, 1}}), "where a stride must be"));
+  CHECK(contains(tensor_fault({.size = {-1, 1}}), "where a size must be"));
+  CHECK(contains(tensor_fault({.offset = -1}), "where a storage offset must be"));
+  CHECK(contains(tensor_fault({.stride = {1}}), "of different lengths"));
+  CHECK(contains(tensor_fault({.numel = 25}), "claims a storage of 25 elements of float32, but its record has 96 bytes"));
+  CHECK(contains(tensor_fault({.numel = huge}), "claims a storage"));
+  CHECK(contains(tensor_fault({.record_bytes = 95}), "its record has 95 bytes"));
+  CHECK(contains(tensor_fault({.size = std::vector<std::int64_t>(17, 1), .stride = std::vector<std::int64_t>(17, 1)}),
                  "more than 16 axes"));
 }
 
 TEST_CASE("stored tensor: what is no dense tensor of a known dtype is refused by name") {
-  CHECK(contains(fault({.function = "_rebuild_sparse_tensor"}), "_rebuild_sparse_tensor"));
-  CHECK(contains(fault({.storage_class = "QInt8Storage"}), "torch.QInt8Storage"));
-  CHECK(contains(fault({.storage_module = "evil"}), "evil.FloatStorage"));
-  CHECK(contains(fault({.conjugated = true}), "pending operations {'conj': True}"));
-  CHECK(contains(fault({.function = "_rebuild_tensor_v3",
+  CHECK(contains(tensor_fault({.function = "_rebuild_sparse_tensor"}), "_rebuild_sparse_tensor"));
+  CHECK(contains(tensor_fault({.storage_class = "QInt8Storage"}), "torch.QInt8Storage"));
+  CHECK(contains(tensor_fault({.storage_module = "evil"}), "evil.FloatStorage"));
+  CHECK(contains(tensor_fault({.conjugated = true}), "pending operations {'conj': True}"));
+  CHECK(contains(tensor_fault({.function = "_rebuild_tensor_v3",
                         .storage_module = "torch.storage",
                         .storage_class = "UntypedStorage",
                         .numel = 96,
