@@ -33,8 +33,8 @@ int main(int argc, char** argv) {
                                             .axis_fragmentations = mg::Dims{tp, 1},
                                             .replica_id = {}};
   }
-  std::vector<mg::LocalShard> shards;
-  for (const mg::ShardLayout& layout : layouts) shards.push_back({&layout, {}});
+  mg::LocalState state;
+  for (const mg::ShardLayout& layout : layouts) state.tensors.push_back({&layout, {}});
 
   using Clock = std::chrono::steady_clock;
   double seconds = 0;
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
       layout.replica_id = {0, 0, rank / tp};
     }
     const auto start = Clock::now();
-    messages.push_back(mg::detail::plan_messages(shards, ranks));
+    messages.push_back(mg::detail::plan_messages(state, ranks));
     seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
   std::size_t bytes = 0;

@@ -3,13 +3,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <mgroups/checkpoint/flavour.hpp>
+#include <mgroups/checkpoint/load_options.hpp>
+#include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
+#include <mgroups/format/checksum_file.hpp>
 #include <mgroups/format/torch_dist/metadata.hpp>
+#include <mgroups/io/checked_file.hpp>
 #include <mgroups/io/commit.hpp>
 #include <mgroups/io/file.hpp>
 #include <mgroups/version.hpp>
@@ -17,8 +28,6 @@
 MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
-
-inline constexpr std::string_view metadata_name = ".metadata";
 
 [[nodiscard]] inline std::vector<std::byte> read_whole_file(FileSystem& files, const std::string& path) {
   const auto file = files.open_read(path);
@@ -55,20 +64,91 @@ inline constexpr std::string_view metadata_name = ".metadata";
 /// A `torch_dist` or DCP checkpoint directory whose `.metadata` has been read.
 struct OpenedCheckpoint {
   std::string directory;  ///< where it lies; see `committed_path`
+  Flavour flavour = Flavour::dcp;
   CheckpointMetadata metadata;
+  /// Of its data files, by their names; empty where another library wrote the checkpoint, or no checksums were asked for.
+  std::map<std::string, BlockChecksums, std::less<>> checksums;
 };
 
-/// Reads and validates `.metadata`. Local, blocking. Throws CheckpointError when there is no checkpoint, FormatError when
-/// `.metadata` is not what it should be.
-[[nodiscard]] inline OpenedCheckpoint open_checkpoint(FileSystem& files, const std::string& directory) {
-  const std::string committed = committed_path(files, directory);
-  const std::string path = join_path(committed, std::string(detail::metadata_name));
+namespace detail {
+
+/// The checksums that belong to this very `.metadata`: another library may have saved over the checkpoint since.
+inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::span<const std::byte> metadata) {
+  const std::string path = join_path(opened.directory, std::string(ChecksumFile::name));
+  if (opened.metadata.save_id.empty() || files.status(path).kind != FileKind::file) return;
+  ChecksumFile sums = parse_checksums(read_whole_file(files, path), path);
+  if (sums.save_id != opened.metadata.save_id) return;
+  const auto own = sums.files.find(metadata_name);
+  BlockChecksums found;
+  found.append(metadata);
+  if (own == sums.files.end() || own->second != found) {
+    const std::string metadata_path = join_path(opened.directory, std::string(metadata_name));
+    throw FormatError(concat(metadata_path, " does not match its checksum: it was damaged after it was written"),
+                      {.verb = "load", .file = metadata_path});
+  }
+  opened.checksums = std::move(sums.files);
+}
+
+/// Opens a data file; where its checksums are known, nobody sees bytes that do not match them.
+[[nodiscard]] inline std::unique_ptr<File> open_data_file(FileSystem& files, const std::string& path,
+                                                          const BlockChecksums* checksums) {
+  std::unique_ptr<File> file = files.open_read(path);
+  if (checksums != nullptr) file = std::make_unique<CheckedFile>(std::move(file), *checksums);
+  return file;
+}
+
+/// The bytes of an item. Throws IoError and FormatError naming file and key.
+[[nodiscard]] inline std::vector<std::byte> read_item(FileSystem& files, const std::string& path,
+                                                      const BlockChecksums* checksums, std::uint64_t offset,
+                                                      std::uint64_t length, std::string_view key) {
+  if (files.status(path).kind != FileKind::file) {
+    throw IoError(concat("the data file ", path, ", which holds ", key, ", does not exist"),
+                  {.verb = "load", .key = std::string(key), .file = path});
+  }
+  const auto file = open_data_file(files, path, checksums);
+  const std::uint64_t size = file->size();
+  if (offset > size || length > size - offset) {
+    throw FormatError(concat(path, " has ", size, " bytes, but '", key, "' should lie in it at bytes ", offset, " to ",
+                             offset + length, "; the file was cut short"),
+                      {.verb = "load", .key = std::string(key), .file = path});
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+  file->read_at(offset, bytes);
+  return bytes;
+}
+[[nodiscard]] inline std::vector<std::byte> read_item(FileSystem& files, const OpenedCheckpoint& opened,
+                                                      std::string_view file_name, std::uint64_t offset, std::uint64_t length,
+                                                      std::string_view key) {
+  const auto sums = opened.checksums.find(file_name);
+  return read_item(files, join_path(opened.directory, std::string(file_name)),
+                   sums != opened.checksums.end() ? &sums->second : nullptr, offset, length, key);
+}
+
+[[nodiscard]] inline Flavour read_flavour(FileSystem& files, const OpenedCheckpoint& opened) {
+  const std::string path = join_path(opened.directory, std::string(marker_name));
+  const FileStatus status = files.status(path);
+  if (status.kind != FileKind::file && !opened.checksums.contains(marker_name)) return Flavour::dcp;
+  return parse_marker(read_item(files, opened, marker_name, 0, status.size, "the kind of the checkpoint"), path);
+}
+
+}  // namespace detail
+
+/// Reads and validates `.metadata`, against its checksum where there is one and `verify` asks for it. Local, blocking.
+/// Throws CheckpointError when there is no checkpoint, FormatError when `.metadata` is not what it should be.
+[[nodiscard]] inline OpenedCheckpoint open_checkpoint(FileSystem& files, const std::string& directory,
+                                                      Verify verify = Verify::touched) {
+  OpenedCheckpoint out;
+  out.directory = committed_path(files, directory);
+  const std::string path = join_path(out.directory, std::string(detail::metadata_name));
   if (files.status(path).kind != FileKind::file) {
     throw CheckpointError(concat("no checkpoint at ", directory, ": ", detail::why_not_a_checkpoint(files, directory)),
                           {.verb = "load", .file = directory});
   }
   const std::vector<std::byte> bytes = detail::read_whole_file(files, path);
-  return {committed, parse_metadata(bytes, path)};
+  out.metadata = parse_metadata(bytes, path);
+  if (verify != Verify::nothing) detail::read_checksums(files, out, bytes);
+  out.flavour = detail::read_flavour(files, out);
+  return out;
 }
 
 MGROUPS_END_NAMESPACE

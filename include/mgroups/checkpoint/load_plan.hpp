@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,18 +17,18 @@
 #include <vector>
 
 #include <mgroups/checkpoint/chunk_index.hpp>
+#include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
-#include <mgroups/checkpoint/read_chunks.hpp>
 #include <mgroups/core/box.hpp>
-#include <mgroups/core/box_list.hpp>
+#include <mgroups/core/dims.hpp>
+#include <mgroups/core/dtype.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
-#include <mgroups/core/tiling.hpp>
 #include <mgroups/core/wire.hpp>
+#include <mgroups/format/checksum_file.hpp>
 #include <mgroups/format/torch_dist/metadata.hpp>
-#include <mgroups/io/file.hpp>
-#include <mgroups/pack/pack.hpp>
 #include <mgroups/shard/state_dict.hpp>
 #include <mgroups/version.hpp>
 
@@ -35,11 +36,13 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Asks the coordinator for this rank's keys and boxes.
-[[nodiscard]] inline std::vector<std::byte> load_request(std::span<const LocalShard> shards) {
+/// Asks the coordinator for this rank's keys and boxes, objects, and common state.
+[[nodiscard]] inline std::vector<std::byte> load_request(const LocalState& state) {
   std::vector<std::byte> message;
   WireWriter writer(message);
-  for (const LocalShard& shard : shards) {
+  writer.number(state.common != nullptr ? 1 : 0);
+  writer.number(state.tensors.size());
+  for (const LocalShard& shard : state.tensors) {
     const ShardLayout& layout = *shard.layout;
     writer.text(layout.key);
     writer.number(static_cast<std::uint64_t>(layout.dtype));
@@ -48,34 +51,83 @@ namespace detail {
     writer.dims(layout.global_shape);
     writer.box(layout.box());
   }
+  for (const ShardedObject* object : state.objects) {
+    writer.text(object->key);
+    writer.text(object->unique_key());
+    writer.number(object->whole() ? 1 : 0);
+  }
   return message;
 }
 
 /// What the coordinator makes of all requests. Local.
 class LoadPlanner {
  public:
-  LoadPlanner(const CheckpointMetadata& metadata, const LoadOptions& options) : metadata_(metadata), options_(options) {}
+  LoadPlanner(const OpenedCheckpoint& opened, const LoadOptions& options)
+      : opened_(opened), metadata_(opened.metadata), options_(options) {}
 
   [[nodiscard]] LoadReport report(const Parcels& requests) const {
     LoadReport out;
     std::set<std::string_view> wanted, missing, mismatched;
-    requests.for_each([&](int, std::span<const std::byte> bytes) {
-      for (WireReader reader(bytes); !reader.done();) {
-        const Request request = read_request(reader);
-        wanted.insert(request.key);
-        const auto found = metadata_.tensors.find(request.key);
-        if (found == metadata_.tensors.end()) {
-          if (missing.insert(request.key).second) out.missing.emplace_back(request.key);
-        } else if (const auto reason = mismatch(found->second, request)) {
-          if (mismatched.insert(request.key).second) out.mismatched.push_back({std::string(request.key), *reason});
-        }
-      }
-    });
+    const auto mismatch = [&](std::string_view key, std::string reason) {
+      if (mismatched.insert(key).second) out.mismatched.push_back({std::string(key), std::move(reason)});
+    };
+    for_each_request(
+        requests,
+        [&](int, const Request& request) {
+          wanted.insert(request.key);
+          const auto found = metadata_.tensors.find(request.key);
+          if (const auto unreadable = metadata_.unreadable.find(request.key); unreadable != metadata_.unreadable.end()) {
+            mismatch(request.key, unreadable->second);
+          } else if (found == metadata_.tensors.end()) {
+            if (missing.insert(request.key).second) out.missing.emplace_back(request.key);
+          } else if (auto reason = fault_of(found->second, request)) {
+            mismatch(request.key, std::move(*reason));
+          }
+        },
+        [&](int, const ObjectRequest& request) {
+          const auto found = find_object(request);
+          if (found != metadata_.objects.end()) {
+            wanted.insert(found->first);
+            const auto unreadable = metadata_.unreadable.find(found->first);
+            if (unreadable != metadata_.unreadable.end()) mismatch(found->first, unreadable->second);
+          } else if (const std::string other = other_piece(request.key); !other.empty()) {
+            mismatch(request.key, concat("stored in other pieces, '", other, "' for one, than '", request.unique_key,
+                                         "'; an object is loaded in as many pieces as it was saved in"));
+          } else if (missing.insert(request.key).second) {
+            out.missing.emplace_back(request.key);
+          }
+        });
     for (const auto& [key, tensor] : metadata_.tensors) {
       if (!wanted.contains(key)) out.unexpected.push_back(key);
     }
+    for (const auto& [key, reason] : metadata_.unreadable) {
+      if (!wanted.contains(key) && !metadata_.tensors.contains(key)) out.unexpected.push_back(key);
+    }
+    // Bytes of PyTorch's are the common state, whoever asks for it; Megatron's objects are not.
+    for (const auto& [key, item] : metadata_.objects) {
+      if (opened_.flavour == Flavour::torch_dist && key != common_key && !wanted.contains(key))
+        out.unexpected.push_back(key);
+    }
     std::sort(out.missing.begin(), out.missing.end());
+    std::sort(out.unexpected.begin(), out.unexpected.end());
     std::sort(out.mismatched.begin(), out.mismatched.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    return out;
+  }
+
+  /// Whether any rank asks for the common state.
+  [[nodiscard]] bool wants_common(const Parcels& requests) const {
+    bool wanted = false;
+    requests.for_each([&](int, std::span<const std::byte> bytes) { wanted = wanted || WireReader(bytes).number() != 0; });
+    return wanted;
+  }
+  /// The stored keys of all objects that some rank asks for.
+  [[nodiscard]] std::set<std::string, std::less<>> wanted_objects(const Parcels& requests) const {
+    std::set<std::string, std::less<>> out;
+    for_each_request(
+        requests, [](int, const Request&) {},
+        [&](int, const ObjectRequest& request) {
+          if (const auto found = find_object(request); found != metadata_.objects.end()) out.insert(found->first);
+        });
     return out;
   }
 
@@ -84,15 +136,39 @@ class LoadPlanner {
            (report.unexpected.empty() || options_.allow_unexpected);
   }
 
-  /// For each shard of each rank, the stored chunks that it needs.
+  /// For each shard and object of each rank, where what it needs is stored; then the checksums of the files in which it is.
   [[nodiscard]] Parcels answers(const Parcels& requests) {
     Parcels out(static_cast<int>(requests.counts.size()));
     WireWriter writer(out.bytes);
-    requests.for_each([&](int rank, std::span<const std::byte> bytes) {
-      const std::size_t before = out.bytes.size();
-      for (WireReader reader(bytes); !reader.done();) answer(read_request(reader), writer);
+    std::set<std::uint32_t> files;
+    std::size_t before = 0;
+    int current = 0;
+    const auto finish = [&](int rank) {
+      writer.number(opened_.checksums.empty() ? 0 : files.size());
+      if (!opened_.checksums.empty()) {
+        for (const std::uint32_t file : files) answer_checksums(metadata_.files[file], writer);
+      }
+      files.clear();
       out.counts[static_cast<std::size_t>(rank)] = out.bytes.size() - before;
-    });
+      before = out.bytes.size();
+    };
+    const auto turn_to = [&](int rank) {
+      while (current < rank) finish(current++);
+    };
+    for_each_request(
+        requests,
+        [&](int rank, const Request& request) {
+          turn_to(rank);
+          answer(request, writer, files);
+        },
+        [&](int rank, const ObjectRequest& request) {
+          turn_to(rank);
+          const auto found = find_object(request);
+          writer.number(found != metadata_.objects.end() ? 1 : 0);
+          if (found == metadata_.objects.end()) return;
+          answer_storage(found->second, writer, files);
+        });
+    turn_to(static_cast<int>(requests.counts.size()));
     return out;
   }
 
@@ -104,18 +180,44 @@ class LoadPlanner {
     Dims shape;
     Box box;
   };
+  struct ObjectRequest {
+    std::string_view key;
+    std::string_view unique_key;
+    bool whole;
+  };
 
-  [[nodiscard]] static Request read_request(WireReader& reader) {
-    Request out{reader.text(), static_cast<DType>(reader.number()), reader.number() != 0, {}, {}};
-    out.shape = reader.dims(static_cast<int>(reader.number()));
-    out.box = reader.box(out.shape.rank());
-    return out;
+  template <class OnTensor, class OnObject>
+  static void for_each_request(const Parcels& requests, OnTensor&& on_tensor, OnObject&& on_object) {
+    requests.for_each([&](int rank, std::span<const std::byte> bytes) {
+      WireReader reader(bytes);
+      static_cast<void>(reader.number());
+      for (auto n = reader.number(); n > 0; --n) {
+        Request request{reader.text(), static_cast<DType>(reader.number()), reader.number() != 0, {}, {}};
+        request.shape = reader.dims(static_cast<int>(reader.number()));
+        request.box = reader.box(request.shape.rank());
+        on_tensor(rank, request);
+      }
+      while (!reader.done()) {
+        const std::string_view key = reader.text(), unique_key = reader.text();
+        on_object(rank, ObjectRequest{key, unique_key, reader.number() != 0});
+      }
+    });
   }
 
-  [[nodiscard]] std::optional<std::string> mismatch(const TensorEntry& stored, const Request& wanted) const {
-    if (const auto transform = metadata_.transforms.find(wanted.key); transform != metadata_.transforms.end()) {
-      return concat("stored through the transform ", transform->second, ", which cannot be undone here");
-    }
+  /// Megatron's key of the piece, else the plain key of a whole object.
+  [[nodiscard]] std::map<std::string, StorageInfo, std::less<>>::const_iterator find_object(
+      const ObjectRequest& request) const {
+    const auto found = metadata_.objects.find(request.unique_key);
+    return found == metadata_.objects.end() && request.whole ? metadata_.objects.find(request.key) : found;
+  }
+  /// A stored piece of the object, of whatever number; empty where there is none.
+  [[nodiscard]] std::string other_piece(std::string_view key) const {
+    const std::string prefix = concat(key, "/shard_");
+    const auto found = metadata_.objects.lower_bound(prefix);
+    return found != metadata_.objects.end() && found->first.starts_with(prefix) ? found->first : std::string();
+  }
+
+  [[nodiscard]] std::optional<std::string> fault_of(const TensorEntry& stored, const Request& wanted) const {
     std::string reason;
     const bool shape_fits =
         wanted.allow_shape_mismatch ? stored.shape.rank() == wanted.shape.rank() : stored.shape == wanted.shape;
@@ -127,7 +229,7 @@ class LoadPlanner {
     return reason;
   }
 
-  void answer(const Request& request, WireWriter& writer) {
+  void answer(const Request& request, WireWriter& writer, std::set<std::uint32_t>& files) {
     const auto found = metadata_.tensors.find(request.key);
     if (found == metadata_.tensors.end()) {
       writer.number(0);
@@ -145,87 +247,32 @@ class LoadPlanner {
     }
     writer.number(chunks.size());
     for (const std::size_t chunk : chunks) {
-      const StorageInfo& storage = tensor.chunk_storage(chunk);
       writer.box(tensor.chunk_box(chunk));
-      writer.text(metadata_.files[storage.file]);
-      writer.number(storage.offset);
-      writer.number(storage.length);
+      answer_storage(tensor.chunk_storage(chunk), writer, files);
     }
   }
+  void answer_storage(const StorageInfo& storage, WireWriter& writer, std::set<std::uint32_t>& files) const {
+    files.insert(storage.file);
+    writer.text(metadata_.files[storage.file]);
+    writer.number(storage.offset);
+    writer.number(storage.length);
+  }
+  void answer_checksums(const std::string& file, WireWriter& writer) const {
+    writer.text(file);
+    const auto found = opened_.checksums.find(file);
+    if (found == opened_.checksums.end()) {
+      throw FormatError(concat(join_path(opened_.directory, std::string(ChecksumFile::name)), " has no checksums of ", file,
+                               ", where a part of the checkpoint lies"),
+                        {.verb = "load", .file = file});
+    }
+    writer.number(found->second.file_bytes);
+    for (const std::uint32_t block : found->second.blocks) writer.number(block);
+  }
 
+  const OpenedCheckpoint& opened_;
   const CheckpointMetadata& metadata_;
   const LoadOptions& options_;
   std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
-};
-
-/// Turns the coordinator's answer into reads of whole or partial chunks. Checks that the chunks cover each shard exactly
-/// once, and zeroes what a stored tensor of another size does not reach.
-class LoadTask {
- public:
-  LoadTask(std::span<const LocalShard> shards, std::span<const std::byte> answer, const std::string& directory) {
-    WireReader reader(answer);
-    for (const LocalShard& shard : shards) {
-      if (reader.number() == 0) continue;
-      const ShardLayout& layout = *shard.layout;
-      const auto dtype = static_cast<DType>(reader.number());
-      const int rank = layout.global_shape.rank();
-      const Dims stored_shape = reader.dims(rank);
-      const Box box = layout.box();
-      const auto wanted = intersection(box, whole(stored_shape));
-      if (layout.allow_shape_mismatch && box != wanted) beyond_.push_back(shard.data);
-
-      // Prepended axes have size one: seen with them, the local tensor has the global tensor's rank.
-      TensorView local = shard.data;
-      local.shape = box.sizes;
-      local.strides = Dims::filled(layout.prepend_axis_num, 0);
-      for (const std::int64_t stride : shard.data.strides) local.strides.push_back(stride);
-
-      BoxList covered(rank);
-      for (auto n = reader.number(); n > 0; --n) {
-        const Box chunk = reader.box(rank);
-        const std::uint32_t file = file_number(reader.text());
-        const std::uint64_t offset = reader.number();
-        const StorageInfo storage{file, offset, reader.number()};
-        const auto common = wanted ? intersection(*wanted, chunk) : std::nullopt;
-        if (!common) continue;
-        covered.push_back(relative_to(*common, *wanted));
-        reads_.push_back(
-            {storage, layout.key, dtype, chunk.sizes, relative_to(*common, chunk), local.part(relative_to(*common, box))});
-      }
-      if (!wanted) continue;
-      if (const auto fault = find_tiling_fault(covered, wanted->sizes)) {
-        Box where = fault->where;
-        for (int axis = 0; axis < rank; ++axis) where.offsets[axis] += wanted->offsets[axis];
-        throw FormatError(concat("tensor '", layout.key, "' in ", directory, ": ",
-                                 fault->overlap ? "two stored chunks hold " : "no stored chunk holds ", to_string(where),
-                                 "; .metadata is damaged, or the save was never checked"),
-                          {.verb = "load", .key = layout.key, .file = directory});
-      }
-    }
-  }
-
-  /// Writes to the shards' memory.
-  void run(FileSystem& files, const std::string& directory, const LoadOptions& options) {
-    for (const TensorView& view : beyond_) fill_zero(view);
-    ChunkReader(files, directory, names_, options).read(std::move(reads_));
-  }
-
- private:
-  [[nodiscard]] std::uint32_t file_number(std::string_view file) {
-    const auto [found, inserted] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(names_.size()));
-    if (inserted) names_.push_back(found->first);
-    return found->second;
-  }
-
-  static void fill_zero(const TensorView& view) {
-    std::byte zero[16] = {};
-    copy_box({zero, view.dtype, view.shape, Dims::filled(view.shape.rank(), 0)}, view);
-  }
-
-  std::vector<std::string> names_;
-  std::map<std::string, std::uint32_t> numbers_;
-  std::vector<TensorView> beyond_;
-  std::vector<ChunkRead> reads_;
 };
 
 }  // namespace detail

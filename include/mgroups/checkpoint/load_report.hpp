@@ -26,6 +26,8 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the state dict of some rank, not in the checkpoint
   std::vector<std::string> unexpected;  ///< in the checkpoint, in no rank's state dict
   std::vector<Mismatch> mismatched;     ///< in both, but not the same thing
+  /// Objects that were loaded but whose value is not understood, and why: their bytes are there, and are saved as they are.
+  std::vector<Mismatch> not_understood;
 };
 
 /// A checkpoint that does not fit the state dict. Nothing was loaded.
@@ -70,10 +72,12 @@ inline void to_wire(WireWriter& out, const LoadReport& report) {
     out.number(keys->size());
     for (const std::string& key : *keys) out.text(key);
   }
-  out.number(report.mismatched.size());
-  for (const auto& [key, reason] : report.mismatched) {
-    out.text(key);
-    out.text(reason);
+  for (const auto* list : {&report.mismatched, &report.not_understood}) {
+    out.number(list->size());
+    for (const auto& [key, reason] : *list) {
+      out.text(key);
+      out.text(reason);
+    }
   }
 }
 
@@ -82,9 +86,11 @@ inline void to_wire(WireWriter& out, const LoadReport& report) {
   for (auto* keys : {&report.missing, &report.unexpected}) {
     for (auto n = in.number(); n > 0; --n) keys->emplace_back(in.text());
   }
-  for (auto n = in.number(); n > 0; --n) {
-    std::string key(in.text());
-    report.mismatched.push_back({std::move(key), std::string(in.text())});
+  for (auto* list : {&report.mismatched, &report.not_understood}) {
+    for (auto n = in.number(); n > 0; --n) {
+      std::string key(in.text());
+      list->push_back({std::move(key), std::string(in.text())});
+    }
   }
   return report;
 }

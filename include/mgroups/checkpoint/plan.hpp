@@ -11,71 +11,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include <mgroups/checkpoint/plan_messages.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/box_list.hpp>
 #include <mgroups/core/dtype.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/core/tiling.hpp>
 #include <mgroups/core/wire.hpp>
-#include <mgroups/shard/state_dict.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
-
-/// FNV-1a: the same on every machine, unlike std::hash.
-[[nodiscard]] constexpr std::uint64_t key_hash(std::string_view key) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-/// The rank that validates `key` and decides who writes it.
-[[nodiscard]] constexpr int owner_of(std::string_view key, int ranks) noexcept {
-  return static_cast<int>(key_hash(key) % static_cast<std::uint64_t>(ranks));
-}
-
-/// Describes this rank's shards to the owners of their keys. `shards` are in order of keys, as
-/// `ShardedStateDict::local_shards` gives them; a record carries the index in that order.
-[[nodiscard]] inline Parcels plan_messages(std::span<const LocalShard> shards, int ranks) {
-  struct KeyRange {
-    int owner;
-    std::size_t begin, end;
-  };
-  std::vector<KeyRange> keys;
-  for (std::size_t begin = 0; begin < shards.size();) {
-    const std::string& key = shards[begin].layout->key;
-    std::size_t end = begin + 1;
-    while (end < shards.size() && shards[end].layout->key == key) ++end;
-    keys.push_back({owner_of(key, ranks), begin, end});
-    begin = end;
-  }
-  std::stable_sort(keys.begin(), keys.end(), [](const KeyRange& a, const KeyRange& b) { return a.owner < b.owner; });
-
-  Parcels out(ranks);
-  out.bytes.reserve(64 * shards.size());
-  WireWriter writer(out.bytes);
-  for (const KeyRange& range : keys) {
-    const std::size_t before = out.bytes.size();
-    const ShardLayout& first = *shards[range.begin].layout;
-    writer.text(first.key);
-    writer.number(static_cast<std::uint64_t>(first.dtype));
-    writer.number(static_cast<std::uint64_t>(first.global_shape.rank()));
-    writer.dims(first.global_shape);
-    writer.number(range.end - range.begin);
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      writer.number(i);
-      writer.number(shards[i].layout->replica_id.is_main() ? 1 : 0);
-      const ShardLayout& layout = *shards[i].layout;
-      writer.dims(layout.global_offset);
-      for (int axis = 0; axis < layout.prepend_axis_num; ++axis) writer.number(1);
-      writer.dims(layout.local_shape);
-    }
-    out.counts[static_cast<std::size_t>(range.owner)] += out.bytes.size() - before;
-  }
-  return out;
-}
 
 /// "Rank `rank` writes its shard number `index`."
 struct WriteAssignment {
@@ -109,30 +56,31 @@ class OwnedKeys {
         expected = found.first->second;
       }
       Key& known = keys_[expected++];
-      const auto dtype = static_cast<DType>(reader.number());
+      const std::uint64_t kind = reader.number();
       const Dims shape = reader.dims(static_cast<int>(reader.number()));
       if (inserted) {
         known.name = key;
-        known.dtype = dtype;
+        known.kind = kind;
         known.shape = shape;
         known.first_rank = rank;
         known.boxes.reset(shape.rank());
       }
-      const bool fits = known.dtype == dtype && known.shape == shape;
+      const bool fits = known.kind == kind && known.shape == shape;
       if (!fits && known.fault.empty()) {
-        known.fault = concat("key '", key, "' is ", mgroups::name(known.dtype), " ", to_string(known.shape), " on rank ",
-                             known.first_rank, " but ", mgroups::name(dtype), " ", to_string(shape), " on rank ", rank,
+        known.fault = concat("key '", key, "' is ", kind_name(known.kind), " ", to_string(known.shape), " on rank ",
+                             known.first_rank, " but ", kind_name(kind), " ", to_string(shape), " on rank ", rank,
                              "; all ranks must give one dtype and one global shape");
       }
       for (std::uint64_t n = reader.number(); n > 0; --n) {
         const auto index = reader.small_number();
-        const bool main = reader.number() != 0;
+        const std::uint64_t flags = reader.number();
+        const std::uint32_t checksum = (flags & 2) != 0 ? reader.small_number() : 0;
         if (!fits) {
           for (int i = 0; i < 2 * shape.rank(); ++i) static_cast<void>(reader.number());
           continue;
         }
         known.boxes.append([&] { return static_cast<std::int64_t>(reader.number()); });
-        known.shards.push_back({static_cast<std::uint32_t>(rank), index, main});
+        known.shards.push_back({static_cast<std::uint32_t>(rank), index, checksum, (flags & 1) != 0});
       }
     }
   }
@@ -154,11 +102,12 @@ class OwnedKeys {
   struct Shard {
     std::uint32_t rank;
     std::uint32_t index;
+    std::uint32_t checksum;
     bool main;
   };
   struct Key {
     std::string_view name;
-    DType dtype = DType::float32;
+    std::uint64_t kind = object_kind;
     int first_rank = 0;
     Dims shape;
     BoxList boxes;              ///< one per shard
@@ -215,9 +164,20 @@ class OwnedKeys {
               "; give one of them another replica id (its rank in the group that shares the tensor), or another offset");
           return;
         }
+        if (const std::string fault = differing_replicas(key, std::span(order).subspan(begin, end - begin));
+            !fault.empty()) {
+          key.fault = fault;
+          return;
+        }
         distinct.push_back(boxes.box(i));
         sample.push_back(i);
-        items.push_back({static_cast<std::uint64_t>(volume) * size_of(key.dtype), k, begin, end - begin});
+        // An object is written by its main replica: those of other ranks may differ, and nobody reads them.
+        if (key.kind == object_kind) {
+          items.push_back({0, k, begin, 1});
+        } else {
+          items.push_back(
+              {static_cast<std::uint64_t>(volume) * size_of(static_cast<DType>(key.kind - 1)), k, begin, end - begin});
+        }
       }
       begin = end;
     }
@@ -239,6 +199,18 @@ class OwnedKeys {
     grouped.reserve(n);
     for (const std::uint32_t i : order) grouped.push_back(key.shards[i]);
     key.shards = std::move(grouped);
+  }
+
+  /// A sentence where replicas of one box, given as shards with the main one first, have different checksums.
+  [[nodiscard]] static std::string differing_replicas(const Key& key, std::span<const std::uint32_t> replicas) {
+    const Shard& main = key.shards[replicas.front()];
+    for (const std::uint32_t i : replicas) {
+      const Shard& other = key.shards[i];
+      if (other.checksum == main.checksum) continue;
+      return concat("key '", key.name, "': the replicas of box ", to_string(key.boxes.box(i)), " on ranks ", main.rank,
+                    " and ", other.rank, " differ; they must hold the same values");
+    }
+    return {};
   }
 
   [[nodiscard]] static std::string ranks_text(const std::vector<Shard>& shards) {

@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <mgroups/checkpoint/directory.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/read_part.hpp>
+#include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/crc32.hpp>
 #include <mgroups/core/dims.hpp>
@@ -43,11 +47,16 @@ struct ChunkRead {
 /// read; of large ones only the head, the tail and the wanted bytes are read. Local, blocking.
 class ChunkReader {
  public:
-  /// `names[i]` is the file that a storage's `file` number i means, below `directory`.
-  ChunkReader(FileSystem& files, std::string directory, std::span<const std::string> names, const LoadOptions& options)
+  using Checksums = std::map<std::string, BlockChecksums, std::less<>>;
+
+  /// `names[i]` is the file that a storage's `file` number i means, below `directory`. Files with checksums are read
+  /// through them. `names` and `checksums` must outlive the reader.
+  ChunkReader(FileSystem& files, std::string directory, std::span<const std::string> names, const Checksums& checksums,
+              const LoadOptions& options)
       : files_(files),
         directory_(std::move(directory)),
         names_(names),
+        checksums_(checksums),
         options_(options),
         window_capacity_(std::max<std::size_t>(options.buffer_bytes / 2, small_archive)),
         part_reader_(std::max<std::size_t>(options.buffer_bytes / 2, std::size_t{64} << 10)) {}
@@ -71,17 +80,16 @@ class ChunkReader {
 
   void read_file(std::span<const ChunkRead> reads) {
     const std::string path = join_path(directory_, names_[reads[0].storage.file]);
-    if (files_.status(path).kind != FileKind::file) throw_missing(path, reads);
-    const auto file = files_.open_read(path);
-    const std::uint64_t size = file->size();
+    const FileStatus status = files_.status(path);
+    if (status.kind != FileKind::file) throw_missing(path, reads);
+    check_places(path, status.size, reads);
+    const auto sums = checksums_.find(names_[reads[0].storage.file]);
+    const auto file = open_data_file(files_, path, sums != checksums_.end() ? &sums->second : nullptr);
+    // The checksum of a whole record says nothing more about bytes that were compared with those of their blocks.
+    verify_ = sums != checksums_.end() ? Verify::nothing : options_.verify;
     window_ = {};
     for (std::size_t i = 0; i < reads.size(); ++i) {
       const StorageInfo& at = reads[i].storage;
-      if (at.offset > size || at.length > size - at.offset) {
-        throw FormatError(concat(path, " has ", size, " bytes, but tensor '", reads[i].key, "' should lie in it at bytes ",
-                                 at.offset, " to ", at.offset + at.length, "; the file was cut short"),
-                          {.verb = "load", .key = std::string(reads[i].key), .file = path});
-      }
       // Several parts of one chunk: its archive is looked at once.
       const bool same_archive =
           i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
@@ -101,9 +109,13 @@ class ChunkReader {
             static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
         const std::uint64_t storage = at.offset + stored_.storage_begin;
         RunningCrc crc(storage);
-        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target,
-                          options_.verify_checksums && stored_.crc != 0 ? &crc : nullptr);
-        if (const auto value = crc.value_at(storage + stored_.storage_bytes)) check_crc(reads[i], path, *value);
+        const bool checked = verify_ != Verify::nothing && stored_.crc != 0;
+        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target, checked ? &crc : nullptr);
+        if (const auto value = crc.value_at(storage + stored_.storage_bytes)) {
+          check_crc(reads[i], path, *value);
+        } else if (checked && verify_ == Verify::everything && !same_archive) {
+          check_crc(reads[i], path, crc_of(*file, storage, stored_.storage_bytes));
+        }
       }
       if (options_.progress != nullptr) *options_.progress += reads[i].target.nbytes();
     }
@@ -147,9 +159,22 @@ class ChunkReader {
       }
     }
     stored_ = read_tensor_archive(archive, archive.size(), path, read.key);
-    if (options_.verify_checksums && stored_.crc != 0) {
+    if (verify_ != Verify::nothing && stored_.crc != 0) {
       check_crc(read, path, crc32(archive.subspan(stored_.storage_begin, stored_.storage_bytes)));
     }
+  }
+
+  [[nodiscard]] std::uint32_t crc_of(File& file, std::uint64_t begin, std::uint64_t length) {
+    std::uint32_t crc = 0;
+    while (length > 0) {
+      const auto part = part_reader_.buffer().first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(length, part_reader_.buffer().size())));
+      file.read_at(begin, part);
+      crc = crc32(part, crc);
+      begin += part.size();
+      length -= part.size();
+    }
+    return crc;
   }
 
   void check_crc(const ChunkRead& read, const std::string& path, std::uint32_t found) const {
@@ -183,6 +208,16 @@ class ChunkReader {
     return whole_chunk.part(read.part);
   }
 
+  static void check_places(const std::string& path, std::uint64_t size, std::span<const ChunkRead> reads) {
+    for (const ChunkRead& read : reads) {
+      const StorageInfo& at = read.storage;
+      if (at.offset <= size && at.length <= size - at.offset) continue;
+      throw FormatError(concat(path, " has ", size, " bytes, but tensor '", read.key, "' should lie in it at bytes ",
+                               at.offset, " to ", at.offset + at.length, "; the file was cut short"),
+                        {.verb = "load", .key = std::string(read.key), .file = path});
+    }
+  }
+
   [[noreturn]] static void throw_missing(const std::string& path, std::span<const ChunkRead> reads) {
     std::vector<std::string_view> keys;
     for (const ChunkRead& read : reads) keys.push_back(read.key);
@@ -195,7 +230,9 @@ class ChunkReader {
   FileSystem& files_;
   std::string directory_;
   std::span<const std::string> names_;
+  const Checksums& checksums_;
   const LoadOptions& options_;
+  Verify verify_ = Verify::nothing;  // of the file that is being read
   std::size_t window_capacity_;
   std::unique_ptr<std::byte[]> window_memory_;
   std::span<std::byte> window_;

@@ -7,8 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include <mgroups/checkpoint/common_state.hpp>
 #include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/flavour.hpp>
+#include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_plan.hpp>
+#include <mgroups/checkpoint/load_report.hpp>
+#include <mgroups/checkpoint/load_task.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/tensor_view.hpp>
@@ -30,12 +35,15 @@ class CheckpointReader {
   explicit CheckpointReader(const std::string& directory, const LoadOptions& options = {})
       : options_(options),
         files_(options.files != nullptr ? *options.files : posix_file_system()),
-        opened_(open_checkpoint(files_, directory)),
-        planner_(opened_.metadata, options_) {}
+        opened_(open_checkpoint(files_, directory, options_.verify)),
+        planner_(opened_, options_) {}
   CheckpointReader(const CheckpointReader&) = delete;
   CheckpointReader& operator=(const CheckpointReader&) = delete;
 
   [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return opened_.metadata; }
+  [[nodiscard]] Flavour flavour() const noexcept { return opened_.flavour; }
+  /// Where it lies: `directory` itself, but for a crash in the middle of a save.
+  [[nodiscard]] const std::string& directory() const noexcept { return opened_.directory; }
 
   /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was
   /// asked for, the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
@@ -59,13 +67,38 @@ class CheckpointReader {
                        .axis_fragmentations = std::nullopt,
                        .replica_id = {}};
     detail::check_layout(layout);
-    const std::vector<LocalShard> shards{{&layout, target}};
-    detail::check_shards(shards);
+    const LocalState state{.tensors = {{&layout, target}}, .objects = {}, .common = nullptr};
+    detail::check_shards(state.tensors);
     Parcels request(1);
-    request.bytes = detail::load_request(shards);
+    request.bytes = detail::load_request(state);
     request.counts[0] = request.bytes.size();
-    detail::LoadTask task(shards, planner_.answers(request).bytes, opened_.directory);
-    task.run(files_, opened_.directory, options_);
+    detail::LoadTask task(state, planner_.answers(request).bytes, opened_.directory, detail::form_of(opened_.flavour));
+    LoadReport report;
+    task.run(files_, options_, report);
+  }
+
+  /// Reads an object by the key under which it is stored. Throws InvalidArgument where there is none, FormatError and IoError
+  /// for damaged files; an object that is merely not understood says so when its value is asked for.
+  [[nodiscard]] Object read_object(std::string_view key) const {
+    const auto found = opened_.metadata.objects.find(key);
+    if (found == opened_.metadata.objects.end()) {
+      throw InvalidArgument(concat("the checkpoint ", opened_.directory, " has no object '", key, "'"),
+                            {.key = std::string(key)});
+    }
+    const auto unreadable = opened_.metadata.unreadable.find(key);
+    if (unreadable != opened_.metadata.unreadable.end()) {
+      throw UnsupportedError(concat("object '", key, "' cannot be read: ", unreadable->second), {.key = std::string(key)});
+    }
+    const StorageInfo& at = found->second;
+    const std::string& file = opened_.metadata.files[at.file];
+    const bool listed = opened_.flavour == Flavour::torch_dist;
+    return detail::object_from(detail::read_item(files_, opened_, file, at.offset, at.length, key),
+                               listed ? Object::Form::listed : Object::Form::plain, join_path(opened_.directory, file), key);
+  }
+  /// Reads the common state: a dict, empty where there is none.
+  [[nodiscard]] Object read_common() const {
+    LoadReport report;
+    return detail::make_common(detail::read_common(files_, opened_, {}), opened_.directory, report);
   }
 
  private:

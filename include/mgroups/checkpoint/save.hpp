@@ -3,10 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,38 +13,27 @@
 #include <vector>
 
 #include <mgroups/checkpoint/agreement.hpp>
+#include <mgroups/checkpoint/common_state.hpp>
 #include <mgroups/checkpoint/data_file.hpp>
 #include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/plan.hpp>
+#include <mgroups/checkpoint/save_options.hpp>
+#include <mgroups/checkpoint/stored_object.hpp>
 #include <mgroups/comm/any_communicator.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/core/wire.hpp>
-#include <mgroups/format/torch_dist/archive.hpp>
-#include <mgroups/format/torch_dist/common_state.hpp>
+#include <mgroups/format/checksum_file.hpp>
 #include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/group/context.hpp>
 #include <mgroups/io/commit.hpp>
 #include <mgroups/io/posix.hpp>
-#include <mgroups/io/sequential_writer.hpp>
 #include <mgroups/shard/state_dict.hpp>
 #include <mgroups/shard/validate.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
-
-/// How to save.
-struct SaveOptions {
-  std::size_t buffer_bytes = std::size_t{4} << 20;  ///< memory that each rank uses beside the state itself, about
-  FileSystem* files = nullptr;                      ///< null: the machine's own
-  std::atomic<std::uint64_t>* progress = nullptr;   ///< if given, bytes of elements are added to it as they are written
-};
-
-/// What a save has done, in numbers of this rank.
-struct SaveReport {
-  std::uint64_t tensors_written = 0;
-  std::uint64_t bytes_written = 0;  ///< bytes of elements, without the format's own
-};
 
 namespace detail {
 
@@ -63,11 +50,10 @@ template <class Where>
   }
 }
 
-[[nodiscard]] inline std::string data_file_name(int rank) { return concat("__", rank, "_0.distcp"); }
-
-/// Which of its shards this rank writes, in ascending order. Collective, blocking.
-[[nodiscard]] inline std::vector<std::uint32_t> plan_writes(any_communicator& comm, std::span<const LocalShard> shards) {
-  const Parcels records = exchange(comm, plan_messages(shards, comm.size()));
+/// Which of its tensors and, numbered after them, its objects this rank writes, in ascending order. Collective, blocking.
+[[nodiscard]] inline std::vector<std::uint32_t> plan_writes(any_communicator& comm, const LocalState& state,
+                                                            std::span<const std::uint32_t> checksums) {
+  const Parcels records = exchange(comm, plan_messages(state, comm.size(), checksums));
   OwnedPlan plan = on_all_ranks(comm, "save", [&] {
     OwnedKeys owned(comm.size());
     records.for_each([&](int rank, std::span<const std::byte> message) { owned.add(rank, message); });
@@ -111,62 +97,54 @@ template <class Where>
   return mine;
 }
 
-/// Writes this rank's data file and describes what lies where in it: the message for the coordinator. Local, blocking.
-[[nodiscard]] inline std::vector<std::byte> write_data_file(FileSystem& files, const std::string& directory, int rank,
-                                                            std::span<const LocalShard> shards,
-                                                            std::span<const std::uint32_t> indices,
-                                                            const SaveOptions& options, SaveReport& report) {
-  std::vector<std::byte> records;
-  if (indices.empty()) return records;
-  const auto archive_of = [&](std::uint32_t i) {
-    return TensorArchive(shards[i].data.dtype, shards[i].layout->box().sizes);
-  };
-  std::uint64_t end = 0;
-  for (const std::uint32_t i : indices) end = aligned(end) + archive_of(i).total_size();
-
-  const std::size_t buffer = std::max<std::size_t>(options.buffer_bytes, std::size_t{64} << 10);
-  SequentialWriter out(files.create(join_path(directory, data_file_name(rank))), end, buffer);
-  WireWriter writer(records);
+/// The objects that this rank writes, in the flavour's form; the coordinator's with those of the common state. Local.
+[[nodiscard]] inline std::vector<ObjectItem> object_items(const LocalState& state, std::span<const std::uint32_t> indices,
+                                                          StoredCommon& common, const SaveOptions& options) {
+  std::vector<ObjectItem> items;
   for (const std::uint32_t i : indices) {
-    const ShardLayout& layout = *shards[i].layout;
-    TensorArchive archive = archive_of(i);
-    out.align(archive_alignment);
-    const std::uint64_t offset = out.position();
-    append_tensor(out, archive, shards[i].data, buffer / 2);
-    writer.text(layout.key);
-    writer.number(static_cast<std::uint64_t>(layout.dtype));
-    writer.number(static_cast<std::uint64_t>(layout.global_shape.rank()));
-    writer.dims(layout.global_shape);
-    writer.box(layout.box());
-    writer.number(offset);
-    writer.number(out.position() - offset);
-    ++report.tensors_written;
-    report.bytes_written += shards[i].data.nbytes();
-    if (options.progress != nullptr) *options.progress += shards[i].data.nbytes();
+    const ShardedObject& object = *state.objects[i - state.tensors.size()];
+    const bool plain_key = options.flavour == Flavour::dcp && object.whole();
+    std::string key = plain_key ? object.key : object.unique_key();
+    items.push_back({key, {}, archive_of(*object.data, form_of(options.flavour), key)});
   }
-  out.finish();
-  return records;
+  for (ObjectItem& item : common.items) items.push_back({item.key, {}, std::move(item.archive)});
+  return items;
 }
 
-[[nodiscard]] inline CheckpointMetadata assemble_metadata(const Parcels& records) {
+/// The coordinator's last part: everything but the data files, `.metadata` last. Local, blocking.
+inline void write_description(FileSystem& files, const std::string& directory, const Parcels& written,
+                              const StoredCommon& common, const SaveOptions& options) {
   CheckpointMetadata metadata;
-  records.for_each([&](int rank, std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;
-    const auto file = static_cast<std::uint32_t>(metadata.files.size());
-    metadata.files.push_back(data_file_name(rank));
-    for (WireReader reader(bytes); !reader.done();) {
-      const std::string_view key = reader.text();
-      const auto dtype = static_cast<DType>(reader.number());
-      const Dims shape = reader.dims(static_cast<int>(reader.number()));
-      auto found = metadata.tensors.find(key);
-      if (found == metadata.tensors.end())
-        found = metadata.tensors.emplace(std::string(key), TensorEntry(dtype, shape)).first;
-      const Box box = reader.box(shape.rank());
-      const std::uint64_t offset = reader.number();
-      found->second.add_chunk(box, {file, offset, reader.number()});
-    }
+  ChecksumFile sums;
+  written.for_each([&](int rank, std::span<const std::byte> message) {
+    WireReader reader(message);
+    if (reader.done()) return;
+    BlockChecksums file{reader.number(), {}};
+    for (auto n = reader.number(); n > 0; --n) file.blocks.push_back(reader.small_number());
+    if (options.checksums && file.file_bytes > 0) sums.files.emplace(data_file_name(rank), std::move(file));
+    add_records(metadata, rank, reader);
   });
-  return metadata;
+  for (const ObjectItem& item : common.items) {
+    if (!item.path.empty()) metadata.paths.emplace(item.key, item.path);
+  }
+
+  const auto write = [&](std::string_view name, std::span<const std::byte> content) {
+    if (options.checksums) sums.files[std::string(name)].append(content);
+    write_file_atomically(files, join_path(directory, std::string(name)), content);
+  };
+  if (options.flavour == Flavour::torch_dist) {
+    if (!common.file.empty()) write(common_name, common.file);
+    write(marker_name, std::as_bytes(std::span(common.file.empty() ? torch_dist_short_marker : torch_dist_marker)));
+  }
+  if (options.checksums) metadata.save_id = random_nonce();
+  const std::vector<std::byte> bytes = write_metadata(metadata);
+  if (options.checksums) {
+    sums.save_id = metadata.save_id;
+    sums.files[std::string(metadata_name)].append(bytes);
+    const std::string text = write_checksums(sums);
+    write_file_atomically(files, join_path(directory, std::string(ChecksumFile::name)), std::as_bytes(std::span(text)));
+  }
+  write_file_atomically(files, join_path(directory, std::string(metadata_name)), bytes);
 }
 
 /// A directory that exists and is no checkpoint is somebody's: it is not replaced.
@@ -184,14 +162,28 @@ inline void check_replaceable(FileSystem& files, const std::string& directory) {
 }
 
 /// The collective part that does not depend on the tensor handle's type. See `save`.
-inline SaveReport save_shards(const std::string& directory, std::span<const LocalShard> shards, any_communicator& comm,
-                              const SaveOptions& options) {
+inline SaveReport save_state(const std::string& directory, const LocalState& state, any_communicator& comm,
+                             const SaveOptions& options) {
   FileSystem& files = options.files != nullptr ? *options.files : posix_file_system();
   const bool leads = comm.rank() == coordinator;
   SaveReport report;
 
-  on_all_ranks(comm, "save", [&] { check_shards(shards); });
-  const std::vector<std::uint32_t> indices = plan_writes(comm, shards);
+  const std::vector<std::uint32_t> checksums = on_all_ranks(comm, "save", [&] {
+    check_shards(state.tensors);
+    std::vector<std::uint32_t> sums;
+    if (options.compare_replicas) {
+      for (const LocalShard& shard : state.tensors) sums.push_back(checksum_of(shard.data, options.buffer_bytes));
+    }
+    return sums;
+  });
+  const std::vector<std::uint32_t> writes = plan_writes(comm, state, checksums);
+  const auto first_object = std::lower_bound(writes.begin(), writes.end(), state.tensors.size());
+  const std::span<const std::uint32_t> tensors(writes.begin(), first_object), objects(first_object, writes.end());
+  StoredCommon common;
+  const std::vector<ObjectItem> items = on_all_ranks(comm, "save", [&] {
+    if (leads) common = store_common(state.common, options.flavour);
+    return object_items(state, objects, common, options);
+  });
 
   std::optional<DirectoryCommit> commit;
   try {
@@ -215,15 +207,22 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
       }
     });
 
-    std::vector<std::byte> records = on_all_ranks(
-        comm, "save", [&] { return write_data_file(files, temporary, comm.rank(), shards, indices, options, report); });
-    const Parcels all_records = gather(comm, std::move(records), coordinator);
+    std::vector<std::byte> message = on_all_ranks(comm, "save", [&] {
+      const WrittenFile written =
+          write_data_file(files, temporary, comm.rank(), state.tensors, tensors, items, options, report);
+      std::vector<std::byte> out;
+      if (written.records.empty()) return out;
+      WireWriter writer(out);
+      writer.number(written.checksums.file_bytes);
+      writer.number(written.checksums.blocks.size());
+      for (const std::uint32_t block : written.checksums.blocks) writer.number(block);
+      out.insert(out.end(), written.records.begin(), written.records.end());
+      return out;
+    });
+    const Parcels all_written = gather(comm, std::move(message), coordinator);
     on_all_ranks(comm, "save", [&] {
       if (!leads) return;
-      write_file_atomically(files, join_path(temporary, "common.pt"), empty_common_state());
-      write_file_atomically(files, join_path(temporary, "metadata.json"), std::as_bytes(std::span(torch_dist_marker)));
-      write_file_atomically(files, join_path(temporary, std::string(metadata_name)),
-                            write_metadata(assemble_metadata(all_records)));
+      write_description(files, temporary, all_written, common, options);
       commit->commit();
     });
   } catch (...) {
@@ -235,12 +234,13 @@ inline SaveReport save_shards(const std::string& directory, std::span<const Loca
 
 }  // namespace detail
 
-/// Saves a sharded state dict as a `torch_dist` checkpoint directory, which Megatron-Core and
-/// `torch.distributed.checkpoint` read.
+/// Saves a sharded state dict as a checkpoint directory that `torch.distributed.checkpoint` and, in the `torch_dist` flavour,
+/// Megatron-Core read.
 ///
 /// `where` is a communicator or a context, whose world it is then. Collective over it, blocking. All ranks' shards
 /// together must cover every tensor exactly once (replicas apart). Each element is written once, by one of the ranks that
-/// hold it; replicas are taken to be equal. The checkpoint appears as a whole when everything is on stable storage: before
+/// hold it; replicas are taken to be equal, unless `compare_replicas` is set. Objects are written by their main replica, the
+/// common state as rank 0 has it. The checkpoint appears as a whole when everything is on stable storage: before
 /// that, and when anything fails on any rank, what was at `directory` stays as it was. An existing checkpoint is replaced;
 /// any other non-empty directory is refused.
 ///
@@ -250,7 +250,7 @@ template <tensor_handle T, class Where>
 SaveReport save(const std::string& directory, const ShardedStateDict<T>& state, Where&& where,
                 const SaveOptions& options = {}) {
   any_communicator comm = detail::communicator_of(where);
-  return detail::save_shards(directory, state.local_shards(), comm, options);
+  return detail::save_state(directory, state.local_state(), comm, options);
 }
 
 MGROUPS_END_NAMESPACE

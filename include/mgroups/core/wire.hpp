@@ -37,6 +37,10 @@ class WireWriter {
     const auto bytes = std::as_bytes(std::span(value));
     out_.insert(out_.end(), bytes.begin(), bytes.end());
   }
+  void bytes(std::span<const std::byte> value) {
+    number(value.size());
+    out_.insert(out_.end(), value.begin(), value.end());
+  }
   /// Non-negative numbers, without their count.
   void dims(const Dims& values) {
     for (const std::int64_t value : values) number(static_cast<std::uint64_t>(value));
@@ -74,6 +78,8 @@ class WireReader {
     const auto bytes = take(number());
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  /// Points into the bytes being read.
+  [[nodiscard]] std::span<const std::byte> bytes() { return take(number()); }
   [[nodiscard]] Dims dims(int rank) {
     Dims values;
     for (int axis = 0; axis < rank; ++axis) values.push_back(static_cast<std::int64_t>(number()));

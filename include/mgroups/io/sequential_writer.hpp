@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/io/file.hpp>
@@ -21,8 +22,10 @@ MGROUPS_BEGIN_NAMESPACE
 class SequentialWriter {
  public:
   /// `file` must be new. `expected_bytes` are reserved at once, so that a full disk shows before the first byte.
-  SequentialWriter(std::unique_ptr<File> file, std::uint64_t expected_bytes, std::size_t buffer_bytes)
-      : file_(std::move(file)), capacity_(buffer_bytes), buffer_(new std::byte[buffer_bytes]) {
+  /// `checksums`, if given, sees every byte that is written.
+  SequentialWriter(std::unique_ptr<File> file, std::uint64_t expected_bytes, std::size_t buffer_bytes,
+                   BlockChecksums* checksums = nullptr)
+      : file_(std::move(file)), checksums_(checksums), capacity_(buffer_bytes), buffer_(new std::byte[buffer_bytes]) {
     file_->preallocate(expected_bytes);
   }
 
@@ -32,9 +35,7 @@ class SequentialWriter {
   void append(std::span<const std::byte> data) {
     if (data.size() >= std::min(direct_bytes, capacity_)) {
       flush();
-      file_->write_at(written_, data);
-      written_ += data.size();
-      return;
+      return write(data);
     }
     const auto room = reserve(data.size());
     std::copy(data.begin(), data.end(), room.begin());
@@ -71,12 +72,17 @@ class SequentialWriter {
 
   void flush() {
     if (buffered_ == 0) return;
-    file_->write_at(written_, {buffer_.get(), buffered_});
-    written_ += buffered_;
+    write({buffer_.get(), buffered_});
     buffered_ = 0;
+  }
+  void write(std::span<const std::byte> data) {
+    if (checksums_ != nullptr) checksums_->append(data);
+    file_->write_at(written_, data);
+    written_ += data.size();
   }
 
   std::unique_ptr<File> file_;
+  BlockChecksums* checksums_;
   std::size_t capacity_;
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t buffered_ = 0;

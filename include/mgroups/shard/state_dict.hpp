@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/tensor_view.hpp>
 #include <mgroups/core/text.hpp>
+#include <mgroups/shard/sharded_object.hpp>
 #include <mgroups/shard/sharded_tensor.hpp>
 #include <mgroups/version.hpp>
 
@@ -23,9 +25,16 @@ struct LocalShard {
   TensorView data;
 };
 
+/// A state dict seen without the type of its tensor handles.
+struct LocalState {
+  std::vector<LocalShard> tensors;
+  std::vector<const ShardedObject*> objects;
+  Object* common = nullptr;
+};
+
 /// What one rank holds of a model: an ordered map from key to the shards of that key on this rank. A key may have several
 /// (stacked layers, the halves of a gated projection), each at its own place. Values of type `T` are kept by copy;
-/// a view's memory must stay valid while a save or load uses it.
+/// a view's memory must stay valid while a save or load uses it, and so must objects, of which only the address is kept.
 template <tensor_handle T>
 class ShardedStateDict {
  public:
@@ -33,6 +42,10 @@ class ShardedStateDict {
   /// global shape differ from the shards of that key which are there.
   void add(ShardedTensor<T> shard) {
     detail::check_layout(shard);
+    if (objects_.contains(shard.key)) {
+      throw InvalidArgument(concat("tensor '", shard.key, "' has the key of an object of this state dict"),
+                            {.key = shard.key});
+    }
     std::vector<ShardedTensor<T>>& shards = shards_[shard.key];
     for (const ShardedTensor<T>& other : shards) {
       if (other.box() == shard.box() && !shard.box().empty()) {
@@ -55,11 +68,37 @@ class ShardedStateDict {
     for (ShardedTensor<T>& shard : shards) add(std::move(shard));
   }
 
-  /// Number of shards.
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// Adds a piece of an object. Local. Throws InvalidArgument when this rank already has that piece, or a tensor of that
+  /// key, or pieces of another number.
+  void add(ShardedObject object) {
+    const auto fail = [&](std::string_view reason) {
+      throw InvalidArgument(concat("object '", object.key, "' ", reason), {.key = object.key});
+    };
+    if (shards_.contains(object.key)) fail("has the key of a tensor of this state dict");
+    std::vector<ShardedObject>& pieces = objects_[object.key];
+    for (const ShardedObject& other : pieces) {
+      if (other.global_shape != object.global_shape) {
+        fail(concat("is added as one of ", to_string(object.global_shape), " pieces but is in the state dict as one of ",
+                    to_string(other.global_shape)));
+      }
+      if (other.global_offset == object.global_offset) fail("is in the state dict already; give each piece its own place");
+    }
+    pieces.push_back(std::move(object));
+    ++object_count_;
+  }
 
-  /// Keys in order, each with its shards in order of addition.
+  /// The state that is neither sharded nor per rank, a dict: iteration, arguments, schedules. Saved as the first rank has it;
+  /// a load gives it to every rank. `common` must outlive this state dict.
+  void set_common(Object& common) noexcept { common_ = &common; }
+  /// Null where there is none.
+  [[nodiscard]] Object* common() const noexcept { return common_; }
+
+  /// Number of shards of tensors.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// True where there are neither tensors nor objects; common state does not count.
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0 && object_count_ == 0; }
+
+  /// Keys of tensors in order, each with its shards in order of addition.
   [[nodiscard]] auto begin() const noexcept { return shards_.begin(); }
   [[nodiscard]] auto end() const noexcept { return shards_.end(); }
 
@@ -70,19 +109,27 @@ class ShardedStateDict {
     return found == shards_.end() ? none : found->second;
   }
 
-  /// All shards without their handle type, in order of keys. Valid while this state dict is neither changed nor destroyed.
-  [[nodiscard]] std::vector<LocalShard> local_shards() const {
-    std::vector<LocalShard> out;
-    out.reserve(size_);
+  /// Everything without the type of its handles, in order of keys. Valid while this state dict is neither changed nor
+  /// destroyed.
+  [[nodiscard]] LocalState local_state() const {
+    LocalState out{.tensors = {}, .objects = {}, .common = common_};
+    out.tensors.reserve(size_);
     for (const auto& [key, shards] : shards_) {
-      for (const ShardedTensor<T>& shard : shards) out.push_back({&shard, tensor_traits<T>::view(shard.data)});
+      for (const ShardedTensor<T>& shard : shards) out.tensors.push_back({&shard, tensor_traits<T>::view(shard.data)});
+    }
+    out.objects.reserve(object_count_);
+    for (const auto& [key, pieces] : objects_) {
+      for (const ShardedObject& piece : pieces) out.objects.push_back(&piece);
     }
     return out;
   }
 
  private:
   std::map<std::string, std::vector<ShardedTensor<T>>> shards_;
+  std::map<std::string, std::vector<ShardedObject>> objects_;
+  Object* common_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t object_count_ = 0;
 };
 
 MGROUPS_END_NAMESPACE

@@ -29,10 +29,10 @@ struct Plan {
 /// The plans of all owners of a world whose ranks have these state dicts.
 Plan plan_of(const std::vector<State>& states) {
   const int ranks = static_cast<int>(states.size());
-  std::vector<std::vector<mg::LocalShard>> shards;
+  std::vector<mg::LocalState> shards;
   std::vector<mg::Parcels> messages;
   for (const State& state : states) {
-    shards.push_back(state.local_shards());
+    shards.push_back(state.local_state());
     messages.push_back(mg::detail::plan_messages(shards.back(), ranks));
   }
   Plan out;
@@ -73,7 +73,7 @@ TEST_CASE("each box is written once, by a rank that holds it, and bytes are bala
     std::vector<std::uint64_t> bytes(states.size());
     for (const auto& write : plan.writes) {
       CHECK(boxes.emplace(write.rank % tp, write.index).second);
-      bytes[write.rank] += states[write.rank].local_shards()[write.index].data.nbytes();
+      bytes[write.rank] += states[write.rank].local_state().tensors[write.index].data.nbytes();
     }
     CHECK(boxes.size() == 60u * tp);
     const double mean = std::accumulate(bytes.begin(), bytes.end(), 0.0) / static_cast<double>(bytes.size());

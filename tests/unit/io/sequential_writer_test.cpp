@@ -29,7 +29,7 @@ TEST_CASE("small and large pieces end up one behind the other") {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::byte> expected;
     const std::string path = directory / std::to_string(round);
-    mg::SequentialWriter out(mg::posix_file_system().create(path), 0, 4096 << (round % 3));
+    mg::SequentialWriter out(mg::posix_file_system().create(path), 0, std::size_t{4096} << (round % 3));
     for (int piece = 0; piece < 30; ++piece) {
       // Below and above the buffer, and above what goes out directly whatever the buffer is.
       const std::size_t size = piece % 7 == 0 ? 300000 : piece % 7 == 3 ? 5000 + random() % 20000 : random() % 4000;

@@ -64,13 +64,13 @@ TEST_CASE("a state dict refuses the same box twice and keeps several boxes of a 
   CHECK(state.size() == 2);
   CHECK(state.at("w").size() == 2);
   CHECK(state.at("v").empty());
-  CHECK(state.local_shards().size() == 2);
+  CHECK(state.local_state().tensors.size() == 2);
 }
 
 TEST_CASE("any handle with traits can be kept: vectors and spans") {
   mg::ShardedStateDict<std::vector<int>> owning;
   owning.add(mg::make_whole("v", std::vector<int>{1, 2, 3}));
-  const mg::TensorView view = owning.local_shards()[0].data;
+  const mg::TensorView view = owning.local_state().tensors[0].data;
   CHECK(view.dtype == mg::DType::int32);
   CHECK(view.shape == mg::Dims{3});
   CHECK(static_cast<const int*>(view.data)[2] == 3);

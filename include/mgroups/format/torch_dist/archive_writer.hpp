@@ -34,24 +34,26 @@ template <std::size_t N>
 }
 inline constexpr std::uint32_t archive_byteorder_crc = constant_crc("little"), archive_version_crc = constant_crc("3\n");
 
-/// `data.pkl` of one row-major tensor that fills its storage: what torch.save writes, without the memo.
-inline void put_tensor_pickle(PickleWriter& w, DType dtype, const Dims& shape, std::int64_t elements) {
+/// The call that rebuilds a row-major tensor which fills storage number `storage_key`, as torch.save writes it, without the
+/// memo.
+inline void put_tensor_call(PickleWriter& w, DType dtype, const Dims& shape, std::int64_t elements,
+                            std::string_view storage_key) {
   const std::string_view storage = storage_class(dtype);
   const bool untyped = storage.empty();
-  w.protocol().global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2").mark();
+  w.global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2").mark();
   w.mark().text("storage");
   if (untyped) {
     w.global("torch.storage", "UntypedStorage");
   } else {
     w.global("torch", storage);
   }
-  w.text("0").text("cpu").integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
+  w.text(storage_key).text("cpu").integer(untyped ? elements * static_cast<std::int64_t>(size_of(dtype)) : elements);
   w.marked_tuple().persistent_id();
   const Dims strides = row_major_strides(shape);
   w.integer(0).integers({shape.data(), shape.size()}).integers({strides.data(), strides.size()});
   w.boolean(false).empty_ordered_dict();
   if (untyped) w.global("torch", name(dtype));
-  w.marked_tuple().reduce().stop();
+  w.marked_tuple().reduce();
 }
 
 }  // namespace detail
@@ -106,7 +108,9 @@ class TensorArchive {
     std::byte* end = body;
     auto sink = [&](std::span<const std::byte> block) { end = zip::Cursor(end).bytes(block).at(); };
     PickleWriter w(sink);
-    detail::put_tensor_pickle(w, dtype, shape, elements);
+    w.protocol();
+    detail::put_tensor_call(w, dtype, shape, elements, "0");
+    w.stop();
     const std::span<const std::byte> pickle(body, end);
     pickle_ = {.name = "data.pkl", .size = pickle.size(), .header = 0, .crc = crc32(pickle)};
     zip::put_local(out, prefix, pickle_);

@@ -20,6 +20,9 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
+/// An attribute of ours in the root of `.metadata`: see CheckpointMetadata::save_id. Python readers carry it along unread.
+inline constexpr std::string_view save_id_attribute = "mgroups_save_id";
+
 /// Reads single fields of the metadata's classes; whatever is not as it should be is an error that names file and key.
 class MetadataFields {
  public:
@@ -29,9 +32,9 @@ class MetadataFields {
     throw FormatError(concat(file_, ": ", key.empty() ? "" : in_quotes(key), key.empty() ? "" : " ", what),
                       {.key = std::string(key), .file = std::string(file_)});
   }
+  /// A tensor that cannot be read, in a file that is as it should be: it does not hide the others.
   [[noreturn]] void refuse(std::string_view key, const std::string& what) const {
-    throw UnsupportedError(concat(file_, ": ", in_quotes(key), ' ', what),
-                           {.key = std::string(key), .file = std::string(file_)});
+    throw UnsupportedError(concat("it ", what), {.key = std::string(key), .file = std::string(file_)});
   }
 
   /// True for an instance of a class of one of the three generations of torch's modules.

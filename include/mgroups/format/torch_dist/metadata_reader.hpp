@@ -52,6 +52,7 @@ class MetadataReader : private MetadataFields {
     if (const auto version = root.attribute("version"); version && version->is(PickleKind::string)) {
       out_.version = version->as_string();
     }
+    if (const auto id = root.attribute(save_id_attribute); id && id->is(PickleKind::string)) out_.save_id = id->as_string();
     return std::move(out_);
   }
 
@@ -79,7 +80,11 @@ class MetadataReader : private MetadataFields {
       if (is_instance(value, "BytesStorageMetadata")) {
         slot.object = &out_.objects.emplace(std::string(key), StorageInfo{.file = no_file}).first->second;
       } else if (is_instance(value, "TensorStorageMetadata")) {
-        slot.tensor = &out_.tensors.emplace(std::string(key), read_tensor(key, value)).first->second;
+        try {
+          slot.tensor = &out_.tensors.emplace(std::string(key), read_tensor(key, value)).first->second;
+        } catch (const UnsupportedError& error) {
+          out_.unreadable.emplace(std::string(key), error.what());
+        }
       } else {
         fail(key, concat("is described by ", to_string(value, 100), ", neither a tensor nor bytes"));
       }
@@ -125,7 +130,9 @@ class MetadataReader : private MetadataFields {
       const std::string_view key = key_text(need({}, index, "fqn"));
       const auto found = index_.find(key);
       if (found == index_.end()) fail(key, "stands in storage_data, but not in state_dict_metadata");
-      StorageInfo& target = place(slots_[found->second], index);
+      Slot& slot = slots_[found->second];
+      if (slot.object == nullptr && slot.tensor == nullptr) continue;
+      StorageInfo& target = place(slot, index);
       if (target.file != no_file) fail(key, concat("has two entries in storage_data for ", to_string(index, 160)));
       target = read_info(key, entries.value(i));
     }
@@ -210,7 +217,8 @@ class MetadataReader : private MetadataFields {
   }
   void note_transforms(std::string_view key, PickleValue transforms) {
     if (transforms.is_none() || (transforms.is(PickleKind::list) && transforms.size() == 0)) return;
-    out_.transforms.emplace(std::string(key), to_string(transforms, 200));
+    out_.unreadable.emplace(std::string(key), concat("it is stored through the transform ", to_string(transforms, 200),
+                                                     ", which cannot be undone here"));
   }
 
   /// Every item must have its place. Chunks without elements need none, and lose one that they share with a chunk that
@@ -221,6 +229,7 @@ class MetadataReader : private MetadataFields {
         if (slot.object->file == no_file) fail(slot.key, "has no entry in storage_data, so nothing says where it lies");
         continue;
       }
+      if (slot.tensor == nullptr) continue;
       auto& storage = slot.tensor->storage_;
       const auto unplaced = [](const StorageInfo& info) { return info.file == no_file; };
       if (!ascending(*slot.tensor) || std::any_of(storage.begin(), storage.end(), unplaced)) settle_chunks(slot);
@@ -295,8 +304,7 @@ class MetadataReader : private MetadataFields {
 
 /// Reads `.metadata` as torch 1.13 to 2.14 and Megatron-Core write it; every class but theirs is skipped, nothing is
 /// executed. Local, blocking; memory: about four times the input, while it runs. Throws FormatError naming `file_name`
-/// and key where the file contradicts itself or names files outside of its folder, UnsupportedError for dtypes and
-/// layouts that mgroups does not know. Whether the chunks cover their tensors, and whether files are long enough, is
+/// and key where the file contradicts itself or names files outside of its folder. Whether the chunks cover their tensors, and whether files are long enough, is
 /// for the reader of the data to check.
 [[nodiscard]] inline CheckpointMetadata parse_metadata(std::span<const std::byte> bytes, std::string_view file_name) {
   return detail::MetadataReader(bytes, file_name).read();

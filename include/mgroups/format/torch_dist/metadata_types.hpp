@@ -86,10 +86,11 @@ struct CheckpointMetadata {
   /// Megatron's `nd_reformulated_orig_global_shape`: the true shape of tensors stored as flattened ranges
   /// (Megatron-Core <= 0.15).
   std::map<std::string, Dims, std::less<>> original_shapes;
-  /// Keys of which an item is stored transformed, `stream.zstd/1` for one, with the names of the transforms: such an item
-  /// is no plain archive.
-  std::map<std::string, std::string, std::less<>> transforms;
+  /// Keys that are stored in a way which mgroups cannot read, and why: a dtype or layout that it does not know (such keys
+  /// are not among `tensors`), or a transform, `stream.zstd/1` for one (such keys are).
+  std::map<std::string, std::string, std::less<>> unreadable;
   std::string version;       ///< as the file says; empty where it says none
+  std::string save_id;       ///< ours: ties the file to the checksums beside it; empty in files of other writers
   std::string writer_class;  ///< module and name of the root's class; set by the reader
 };
 

@@ -44,6 +44,7 @@ class MetadataWriter {
     word(Word::storage_data);
     write_storage();
     word(Word::version).text(metadata_.version.empty() ? std::string_view("1.0.0") : metadata_.version);
+    if (!metadata_.save_id.empty()) w_.text(save_id_attribute).text(metadata_.save_id);
     end();
     w_.stop();
   }
@@ -281,7 +282,7 @@ class MetadataWriter {
 
 /// Writes `.metadata` for torch 2.3 and newer and Megatron-Core 0.12 and newer, calling `sink(std::span<const
 /// std::byte>)` for each few kilobytes. The same metadata give the same bytes: keys are written in the order of the
-/// map, chunks in theirs. `original_shapes`, `transforms` and `writer_class` describe files that were read and are not
+/// map, chunks in theirs. `original_shapes`, `unreadable` and `writer_class` describe files that were read and are not
 /// written. Throws InvalidArgument for keys and paths that cannot be written, before the first byte.
 template <std::invocable<std::span<const std::byte>> Sink>
 void write_metadata(const CheckpointMetadata& metadata, Sink&& sink) {

@@ -117,6 +117,11 @@ class PickleValue {
     expect(PickleKind::integer);
     return static_cast<std::int64_t>(node().bits());
   }
+  /// Two's complement, the lowest byte first; a view of the input.
+  [[nodiscard]] std::span<const std::byte> as_big_integer() const {
+    expect(PickleKind::big_integer);
+    return tree_->input.subspan(static_cast<std::size_t>(node().bits()), node().extra);
+  }
   [[nodiscard]] double as_double() const {
     expect(PickleKind::real);
     const std::uint64_t bits = node().bits();

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/load_options.hpp>
+#include <mgroups/checkpoint/load_report.hpp>
+#include <mgroups/checkpoint/read_chunks.hpp>
+#include <mgroups/checkpoint/stored_object.hpp>
+#include <mgroups/core/block_checksums.hpp>
+#include <mgroups/core/box.hpp>
+#include <mgroups/core/box_list.hpp>
+#include <mgroups/core/error.hpp>
+#include <mgroups/core/text.hpp>
+#include <mgroups/core/tiling.hpp>
+#include <mgroups/core/wire.hpp>
+#include <mgroups/format/torch_dist/metadata.hpp>
+#include <mgroups/io/file.hpp>
+#include <mgroups/pack/pack.hpp>
+#include <mgroups/shard/state_dict.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+namespace detail {
+
+/// Turns the coordinator's answer into reads of whole or partial chunks. Checks that the chunks cover each shard exactly
+/// once, and zeroes what a stored tensor of another size does not reach.
+class LoadTask {
+ public:
+  LoadTask(const LocalState& state, std::span<const std::byte> answer, const std::string& directory, Object::Form form)
+      : directory_(directory), form_(form) {
+    WireReader reader(answer);
+    for (const LocalShard& shard : state.tensors) {
+      if (reader.number() == 0) continue;
+      const ShardLayout& layout = *shard.layout;
+      const auto dtype = static_cast<DType>(reader.number());
+      const int rank = layout.global_shape.rank();
+      const Dims stored_shape = reader.dims(rank);
+      const Box box = layout.box();
+      const auto wanted = intersection(box, whole(stored_shape));
+      if (layout.allow_shape_mismatch && box != wanted) beyond_.push_back(shard.data);
+
+      // Prepended axes have size one: seen with them, the local tensor has the global tensor's rank.
+      TensorView local = shard.data;
+      local.shape = box.sizes;
+      local.strides = Dims::filled(layout.prepend_axis_num, 0);
+      for (const std::int64_t stride : shard.data.strides) local.strides.push_back(stride);
+
+      BoxList covered(rank);
+      for (auto n = reader.number(); n > 0; --n) {
+        const Box chunk = reader.box(rank);
+        const StorageInfo storage = read_storage(reader);
+        const auto common = wanted ? intersection(*wanted, chunk) : std::nullopt;
+        if (!common) continue;
+        covered.push_back(relative_to(*common, *wanted));
+        reads_.push_back(
+            {storage, layout.key, dtype, chunk.sizes, relative_to(*common, chunk), local.part(relative_to(*common, box))});
+      }
+      if (!wanted) continue;
+      if (const auto fault = find_tiling_fault(covered, wanted->sizes)) {
+        Box where = fault->where;
+        for (int axis = 0; axis < rank; ++axis) where.offsets[axis] += wanted->offsets[axis];
+        throw FormatError(concat("tensor '", layout.key, "' in ", directory, ": ",
+                                 fault->overlap ? "two stored chunks hold " : "no stored chunk holds ", to_string(where),
+                                 "; .metadata is damaged, or the save was never checked"),
+                          {.verb = "load", .key = layout.key, .file = directory});
+      }
+    }
+    for (const ShardedObject* object : state.objects) {
+      if (reader.number() != 0) objects_.push_back({object, read_storage(reader)});
+    }
+    for (auto n = reader.number(); n > 0; --n) {
+      BlockChecksums& sums = checksums_[std::string(reader.text())];
+      sums.file_bytes = reader.number();
+      for (auto i = BlockChecksums::block_count(sums.file_bytes); i > 0; --i) sums.blocks.push_back(reader.small_number());
+    }
+  }
+
+  /// Writes to the shards' memory, then to the objects. Objects that are not understood are noted in `report`.
+  void run(FileSystem& files, const LoadOptions& options, LoadReport& report) {
+    for (const TensorView& view : beyond_) fill_zero(view);
+    ChunkReader(files, directory_, names_, checksums_, options).read(std::move(reads_));
+    for (const auto& [object, at] : objects_) {
+      const auto sums = checksums_.find(names_[at.file]);
+      const std::string path = join_path(directory_, names_[at.file]);
+      *object->data = object_from(
+          read_item(files, path, sums != checksums_.end() ? &sums->second : nullptr, at.offset, at.length, object->key),
+          form_, path, object->key);
+      if (!object->data->understood()) report.not_understood.push_back({object->key, object->data->fault()});
+    }
+  }
+
+ private:
+  struct ObjectRead {
+    const ShardedObject* object;
+    StorageInfo at;
+  };
+
+  [[nodiscard]] StorageInfo read_storage(WireReader& reader) {
+    const std::uint32_t file = file_number(reader.text());
+    const std::uint64_t offset = reader.number();
+    return {file, offset, reader.number()};
+  }
+  [[nodiscard]] std::uint32_t file_number(std::string_view file) {
+    const auto [found, inserted] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(names_.size()));
+    if (inserted) names_.push_back(found->first);
+    return found->second;
+  }
+
+  static void fill_zero(const TensorView& view) {
+    std::byte zero[16] = {};
+    copy_box({zero, view.dtype, view.shape, Dims::filled(view.shape.rank(), 0)}, view);
+  }
+
+  std::string directory_;
+  Object::Form form_;
+  std::vector<std::string> names_;
+  std::map<std::string, BlockChecksums, std::less<>> checksums_;
+  std::vector<ObjectRead> objects_;
+  std::map<std::string, std::uint32_t> numbers_;
+  std::vector<TensorView> beyond_;
+  std::vector<ChunkRead> reads_;
+};
+
+}  // namespace detail
+
+MGROUPS_END_NAMESPACE

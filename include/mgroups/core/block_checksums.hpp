@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The mgroups authors
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <mgroups/core/crc32.hpp>
+#include <mgroups/version.hpp>
+
+MGROUPS_BEGIN_NAMESPACE
+
+/// The CRC-32 of each block of a file; the last block may be shorter.
+struct BlockChecksums {
+  static constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+
+  std::uint64_t file_bytes = 0;
+  std::vector<std::uint32_t> blocks;
+
+  [[nodiscard]] static constexpr std::uint64_t block_count(std::uint64_t bytes) noexcept {
+    return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
+  }
+  /// Adds bytes that stand at the end of the file.
+  void append(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::uint64_t inside = file_bytes % block_bytes;
+      if (inside == 0) blocks.push_back(0);
+      const auto part = bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), block_bytes - inside)));
+      blocks.back() = crc32(part, blocks.back());
+      file_bytes += part.size();
+      bytes = bytes.subspan(part.size());
+    }
+  }
+  [[nodiscard]] friend bool operator==(const BlockChecksums&, const BlockChecksums&) = default;
+};
+
+MGROUPS_END_NAMESPACE
