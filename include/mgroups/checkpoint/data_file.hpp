@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <mgroups/checkpoint/plan.hpp>
@@ -22,7 +23,6 @@
 #include <mgroups/core/text.hpp>
 #include <mgroups/core/wire.hpp>
 #include <mgroups/format/torch_dist/archive.hpp>
-#include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/io/file.hpp>
 #include <mgroups/io/sequential_writer.hpp>
 #include <mgroups/pack/pack.hpp>
@@ -81,19 +81,76 @@ inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& vi
   return crc;
 }
 
-/// Appends one tensor as a torch.save archive.
-inline void append_tensor(SequentialWriter& out, TensorArchive& archive, const TensorView& view, std::size_t slab_bytes) {
-  out.append(archive.head());
-  const std::uint32_t crc = append_elements(out, view, slab_bytes);
-  out.append(archive.tail(crc));
-}
-
 [[nodiscard]] inline std::string data_file_name(int rank) { return concat("__", rank, "_0.distcp"); }
 
-/// What one rank has written, as the coordinator hears of it.
+/// What was written to a data file, as the coordinator hears of it.
 struct WrittenFile {
-  BlockChecksums checksums;        ///< of the data file; without blocks where none were wanted
+  BlockChecksums checksums;        ///< without blocks where none were wanted
   std::vector<std::byte> records;  ///< what lies where in it: see `add_records`
+};
+
+/// Writes a data file item by item, and notes what lies where. Local, blocking.
+class DataFileWriter {
+ public:
+  /// `expected_bytes`, with room between the items, are reserved at once.
+  DataFileWriter(FileSystem& files, const std::string& path, std::uint64_t expected_bytes, const SaveOptions& options)
+      : buffer_(std::max<std::size_t>(options.buffer_bytes, std::size_t{64} << 10)),
+        out_(files.create(path), expected_bytes, buffer_, options.checksums ? &written_.checksums : nullptr),
+        records_(written_.records) {}
+  DataFileWriter(const DataFileWriter&) = delete;
+  DataFileWriter& operator=(const DataFileWriter&) = delete;
+
+  /// `append(out)` appends the elements of `box` in row-major order and returns their CRC-32.
+  template <class Append>
+  void add_tensor(std::string_view key, DType dtype, const Dims& global_shape, const Box& box, Append&& append) {
+    TensorArchive archive(dtype, box.sizes);
+    out_.align(archive_alignment);
+    const std::uint64_t offset = out_.position();
+    out_.append(archive.head());
+    const std::uint64_t data = out_.position();
+    const std::uint32_t crc = append(out_);
+    if (out_.position() - data != archive.data_size()) {
+      throw InvalidArgument(concat("tensor '", key, "' was given ", out_.position() - data, " bytes; its shape ",
+                                   to_string(box.sizes), " has ", archive.data_size()),
+                            {.key = std::string(key)});
+    }
+    out_.append(archive.tail(crc));
+    records_.text(key);
+    records_.number(kind_of(dtype));
+    records_.number(static_cast<std::uint64_t>(global_shape.rank()));
+    records_.dims(global_shape);
+    records_.box(box);
+    put_place(offset);
+  }
+  void add_tensor(const ShardLayout& layout, const TensorView& view) {
+    add_tensor(layout.key, layout.dtype, layout.global_shape, layout.box(),
+               [&](SequentialWriter& out) { return append_elements(out, view, buffer_ / 2); });
+  }
+  void add_object(std::string_view key, std::span<const std::byte> archive) {
+    out_.align(archive_alignment);
+    const std::uint64_t offset = out_.position();
+    out_.append(archive);
+    records_.text(key);
+    records_.number(object_kind);
+    put_place(offset);
+  }
+
+  /// Returns when the file is on stable storage and closed.
+  [[nodiscard]] WrittenFile finish() {
+    out_.finish();
+    return std::move(written_);
+  }
+
+ private:
+  void put_place(std::uint64_t offset) {
+    records_.number(offset);
+    records_.number(out_.position() - offset);
+  }
+
+  std::size_t buffer_;
+  WrittenFile written_;
+  SequentialWriter out_;
+  WireWriter records_;
 };
 
 /// Writes this rank's data file: those of the tensors that `indices` name, then `objects`. Local, blocking. Writes no file
@@ -102,82 +159,25 @@ struct WrittenFile {
                                                  std::span<const LocalShard> tensors, std::span<const std::uint32_t> indices,
                                                  std::span<const ObjectItem> objects, const SaveOptions& options,
                                                  SaveReport& report) {
-  WrittenFile written;
-  if (indices.empty() && objects.empty()) return written;
-  const auto archive_of = [&](std::uint32_t i) {
-    return TensorArchive(tensors[i].data.dtype, tensors[i].layout->box().sizes);
-  };
+  if (indices.empty() && objects.empty()) return {};
   std::uint64_t end = 0;
-  for (const std::uint32_t i : indices) end = aligned(end) + archive_of(i).total_size();
-  for (const ObjectItem& item : objects) end = aligned(end) + item.archive.size();
-
-  const std::size_t buffer = std::max<std::size_t>(options.buffer_bytes, std::size_t{64} << 10);
-  SequentialWriter out(files.create(join_path(directory, data_file_name(rank))), end, buffer,
-                       options.checksums ? &written.checksums : nullptr);
-  WireWriter writer(written.records);
   for (const std::uint32_t i : indices) {
-    const ShardLayout& layout = *tensors[i].layout;
-    TensorArchive archive = archive_of(i);
-    out.align(archive_alignment);
-    const std::uint64_t offset = out.position();
-    append_tensor(out, archive, tensors[i].data, buffer / 2);
-    writer.text(layout.key);
-    writer.number(kind_of(layout.dtype));
-    writer.number(static_cast<std::uint64_t>(layout.global_shape.rank()));
-    writer.dims(layout.global_shape);
-    writer.box(layout.box());
-    writer.number(offset);
-    writer.number(out.position() - offset);
+    end = aligned(end) + TensorArchive(tensors[i].layout->dtype, tensors[i].layout->box().sizes).total_size();
+  }
+  for (const ObjectItem& item : objects) end = aligned(end) + item.archive.size();
+  DataFileWriter writer(files, join_path(directory, data_file_name(rank)), end, options);
+  for (const std::uint32_t i : indices) {
+    const std::size_t bytes = tensors[i].data.nbytes();
+    writer.add_tensor(*tensors[i].layout, tensors[i].data);
     ++report.tensors_written;
-    report.bytes_written += tensors[i].data.nbytes();
-    if (options.progress != nullptr) *options.progress += tensors[i].data.nbytes();
+    report.bytes_written += bytes;
+    if (options.progress != nullptr) *options.progress += bytes;
   }
   for (const ObjectItem& item : objects) {
-    out.align(archive_alignment);
-    const std::uint64_t offset = out.position();
-    out.append(item.archive);
-    writer.text(item.key);
-    writer.number(object_kind);
-    writer.number(offset);
-    writer.number(item.archive.size());
+    writer.add_object(item.key, item.archive);
     ++report.objects_written;
   }
-  out.finish();
-  return written;
-}
-
-/// Adds what rank `rank` has written to the metadata. Throws CheckpointError for a key that two ranks, or a tensor and an
-/// object, have written.
-inline void add_records(CheckpointMetadata& metadata, int rank, WireReader& reader) {
-  if (reader.done()) return;
-  const auto file = static_cast<std::uint32_t>(metadata.files.size());
-  metadata.files.push_back(data_file_name(rank));
-  while (!reader.done()) {
-    const std::string_view key = reader.text();
-    const std::uint64_t kind = reader.number();
-    const auto storage = [&] {
-      const std::uint64_t offset = reader.number();
-      return StorageInfo{file, offset, reader.number()};
-    };
-    const bool clash = kind == object_kind ? metadata.tensors.contains(key) || metadata.objects.contains(key)
-                                           : metadata.objects.contains(key);
-    if (clash) {
-      throw CheckpointError(concat("cannot save: '", key, "' is the key of two things, one of them an object of rank ", rank,
-                                   " or of the common state; rename one"),
-                            {.key = std::string(key)});
-    }
-    if (kind == object_kind) {
-      metadata.objects.emplace(std::string(key), storage());
-      continue;
-    }
-    const Dims shape = reader.dims(static_cast<int>(reader.number()));
-    auto found = metadata.tensors.find(key);
-    if (found == metadata.tensors.end()) {
-      found = metadata.tensors.emplace(std::string(key), TensorEntry(static_cast<DType>(kind - 1), shape)).first;
-    }
-    const Box box = reader.box(shape.rank());
-    found->second.add_chunk(box, storage());
-  }
+  return writer.finish();
 }
 
 }  // namespace detail

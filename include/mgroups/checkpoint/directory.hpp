@@ -2,11 +2,13 @@
 // SPDX-FileCopyrightText: The mgroups authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,16 +44,35 @@ namespace detail {
   if (status.kind == FileKind::none)
     return status.dangling_link ? "it is a link to nothing" : "the directory does not exist";
   if (status.kind != FileKind::directory) return "it is not a directory";
-  std::vector<std::string> data_files, checkpoints;
+  const auto has_file = [&](const std::string& folder, std::string_view name) {
+    return files.status(join_path(folder, std::string(name))).kind == FileKind::file;
+  };
+  const auto has_data = [&](const std::string& folder, std::string_view ending) {
+    try {
+      const std::vector<std::string> names = files.list(folder);
+      return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.ends_with(ending); });
+    } catch (const IoError&) {
+      return false;  // a folder that may not be read is no help
+    }
+  };
+  std::vector<std::string> data_files, checkpoints, unfinished;
   for (const std::string& name : files.list(directory)) {
     const std::string path = join_path(directory, name);
     if (name.ends_with(".distcp")) data_files.push_back(name);
-    if (!is_leftover_name(name) && files.status(path).kind == FileKind::directory &&
-        files.status(join_path(path, std::string(metadata_name))).kind == FileKind::file) {
+    if (is_leftover_name(name) || files.status(path).kind != FileKind::directory) continue;
+    if (has_file(path, metadata_name) || has_data(path, ".safetensors")) {
       checkpoints.push_back(name);
+    } else if (has_data(path, ".distcp")) {
+      unfinished.push_back(name);
     }
   }
-  if (!checkpoints.empty()) return concat("its sub-folders ", list_text(checkpoints), " are checkpoints; give one of them");
+  const std::string others =
+      unfinished.empty() ? std::string()
+                         : concat(" (", list_text(unfinished, 8), " with data files but no .metadata: never finished)");
+  if (!checkpoints.empty()) {
+    return concat("its sub-folders ", list_text(checkpoints, 16), " are checkpoints", others, "; give one of them");
+  }
+  if (!unfinished.empty()) return concat("none of its sub-folders is one", others);
   if (!data_files.empty()) {
     return concat("data files are there (", list_text(data_files, 4),
                   ") but .metadata is not, so the save did not finish or hidden files were not copied along");
@@ -68,20 +89,23 @@ struct OpenedCheckpoint {
   CheckpointMetadata metadata;
   /// Of its data files, by their names; empty where another library wrote the checkpoint, or no checksums were asked for.
   std::map<std::string, BlockChecksums, std::less<>> checksums;
+  /// Checksums lie beside it, but another library has written its `.metadata` since: they are not believed.
+  bool foreign_checksums = false;
 };
 
 namespace detail {
 
-/// The checksums that belong to this very `.metadata`: another library may have saved over the checkpoint since.
+/// Reads the checksums, which must be those of this very `.metadata`.
 inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::span<const std::byte> metadata) {
   const std::string path = join_path(opened.directory, std::string(ChecksumFile::name));
-  if (opened.metadata.save_id.empty() || files.status(path).kind != FileKind::file) return;
+  if (files.status(path).kind != FileKind::file) return;
+  opened.foreign_checksums = opened.metadata.save_id.empty();
+  if (opened.foreign_checksums) return;
   ChecksumFile sums = parse_checksums(read_whole_file(files, path), path);
-  if (sums.save_id != opened.metadata.save_id) return;
   const auto own = sums.files.find(metadata_name);
   BlockChecksums found;
   found.append(metadata);
-  if (own == sums.files.end() || own->second != found) {
+  if (sums.save_id != opened.metadata.save_id || own == sums.files.end() || own->second != found) {
     const std::string metadata_path = join_path(opened.directory, std::string(metadata_name));
     throw FormatError(concat(metadata_path, " does not match its checksum: it was damaged after it was written"),
                       {.verb = "load", .file = metadata_path});
@@ -129,6 +153,20 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
   const FileStatus status = files.status(path);
   if (status.kind != FileKind::file && !opened.checksums.contains(marker_name)) return Flavour::dcp;
   return parse_marker(read_item(files, opened, marker_name, 0, status.size, "the kind of the checkpoint"), path);
+}
+
+/// Files of the directory that no part of the checkpoint lies in: those of an earlier save, and somebody else's.
+[[nodiscard]] inline std::vector<std::string> extra_files(FileSystem& files, const OpenedCheckpoint& opened) {
+  const std::set<std::string_view> own(opened.metadata.files.begin(), opened.metadata.files.end());
+  std::vector<std::string> out;
+  for (const std::string& name : files.list(opened.directory)) {
+    if (name == metadata_name || name == marker_name || name == common_name || name == ChecksumFile::name ||
+        name == manifest_name || own.contains(name)) {
+      continue;
+    }
+    if (files.status(join_path(opened.directory, name)).kind == FileKind::file) out.push_back(name);
+  }
+  return out;
 }
 
 }  // namespace detail

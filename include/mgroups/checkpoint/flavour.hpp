@@ -28,6 +28,8 @@ namespace detail {
 inline constexpr std::string_view metadata_name = ".metadata";
 inline constexpr std::string_view marker_name = "metadata.json";
 inline constexpr std::string_view common_name = "common.pt";
+/// Megatron-Core's list of SHA-256 values.
+inline constexpr std::string_view manifest_name = "integrity.json";
 /// Where Megatron-Core from 0.19 on keeps its common state.
 inline constexpr std::string_view common_key = "common_state/shard_0_1";
 

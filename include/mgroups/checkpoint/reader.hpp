@@ -45,6 +45,9 @@ class CheckpointReader {
   /// Where it lies: `directory` itself, but for a crash in the middle of a save.
   [[nodiscard]] const std::string& directory() const noexcept { return opened_.directory; }
 
+  /// Names of files in the directory that are no part of the checkpoint.
+  [[nodiscard]] std::vector<std::string> extra_files() const { return detail::extra_files(files_, opened_); }
+
   /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was
   /// asked for, the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
   /// damaged files.

@@ -15,7 +15,7 @@
 #include <mgroups/checkpoint/agreement.hpp>
 #include <mgroups/checkpoint/common_state.hpp>
 #include <mgroups/checkpoint/data_file.hpp>
-#include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/description.hpp>
 #include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/plan.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
@@ -24,8 +24,6 @@
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/core/wire.hpp>
-#include <mgroups/format/checksum_file.hpp>
-#include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/group/context.hpp>
 #include <mgroups/io/commit.hpp>
 #include <mgroups/io/posix.hpp>
@@ -111,56 +109,6 @@ template <class Where>
   return items;
 }
 
-/// The coordinator's last part: everything but the data files, `.metadata` last. Local, blocking.
-inline void write_description(FileSystem& files, const std::string& directory, const Parcels& written,
-                              const StoredCommon& common, const SaveOptions& options) {
-  CheckpointMetadata metadata;
-  ChecksumFile sums;
-  written.for_each([&](int rank, std::span<const std::byte> message) {
-    WireReader reader(message);
-    if (reader.done()) return;
-    BlockChecksums file{reader.number(), {}};
-    for (auto n = reader.number(); n > 0; --n) file.blocks.push_back(reader.small_number());
-    if (options.checksums && file.file_bytes > 0) sums.files.emplace(data_file_name(rank), std::move(file));
-    add_records(metadata, rank, reader);
-  });
-  for (const ObjectItem& item : common.items) {
-    if (!item.path.empty()) metadata.paths.emplace(item.key, item.path);
-  }
-
-  const auto write = [&](std::string_view name, std::span<const std::byte> content) {
-    if (options.checksums) sums.files[std::string(name)].append(content);
-    write_file_atomically(files, join_path(directory, std::string(name)), content);
-  };
-  if (options.flavour == Flavour::torch_dist) {
-    if (!common.file.empty()) write(common_name, common.file);
-    write(marker_name, std::as_bytes(std::span(common.file.empty() ? torch_dist_short_marker : torch_dist_marker)));
-  }
-  if (options.checksums) metadata.save_id = random_nonce();
-  const std::vector<std::byte> bytes = write_metadata(metadata);
-  if (options.checksums) {
-    sums.save_id = metadata.save_id;
-    sums.files[std::string(metadata_name)].append(bytes);
-    const std::string text = write_checksums(sums);
-    write_file_atomically(files, join_path(directory, std::string(ChecksumFile::name)), std::as_bytes(std::span(text)));
-  }
-  write_file_atomically(files, join_path(directory, std::string(metadata_name)), bytes);
-}
-
-/// A directory that exists and is no checkpoint is somebody's: it is not replaced.
-inline void check_replaceable(FileSystem& files, const std::string& directory) {
-  const FileStatus status = files.status(directory);
-  if (status.kind == FileKind::none && !status.dangling_link) return;
-  if (status.kind == FileKind::directory) {
-    if (files.status(join_path(directory, std::string(metadata_name))).kind == FileKind::file) return;
-    if (files.list(directory).empty()) return;
-  }
-  throw CheckpointError(concat("cannot save to ", directory,
-                               ": it exists and is not a checkpoint (no .metadata in it), and saving "
-                               "would replace all of it; choose another name or remove it"),
-                        {.file = directory});
-}
-
 /// The collective part that does not depend on the tensor handle's type. See `save`.
 inline SaveReport save_state(const std::string& directory, const LocalState& state, any_communicator& comm,
                              const SaveOptions& options) {
@@ -208,16 +156,7 @@ inline SaveReport save_state(const std::string& directory, const LocalState& sta
     });
 
     std::vector<std::byte> message = on_all_ranks(comm, "save", [&] {
-      const WrittenFile written =
-          write_data_file(files, temporary, comm.rank(), state.tensors, tensors, items, options, report);
-      std::vector<std::byte> out;
-      if (written.records.empty()) return out;
-      WireWriter writer(out);
-      writer.number(written.checksums.file_bytes);
-      writer.number(written.checksums.blocks.size());
-      for (const std::uint32_t block : written.checksums.blocks) writer.number(block);
-      out.insert(out.end(), written.records.begin(), written.records.end());
-      return out;
+      return to_wire(write_data_file(files, temporary, comm.rank(), state.tensors, tensors, items, options, report));
     });
     const Parcels all_written = gather(comm, std::move(message), coordinator);
     on_all_ranks(comm, "save", [&] {

@@ -134,8 +134,8 @@ class SafetensorsParser {
       one.end += data_start_;
     }
     if (next != data_size_) {
-      fail({}, concat("holds ", data_size_, " bytes of data, but its header describes ", next, "; the file is ",
-                      next > data_size_ ? "cut" : "longer than it should be"));
+      fail({}, concat("has ", data_start_ + data_size_, " bytes where its header needs ", data_start_ + next,
+                      next > data_size_ ? "; it was cut short" : "; it is longer than it should be"));
     }
     return out;
   }
@@ -175,9 +175,9 @@ class SafetensorsParser {
     if (!offsets.is_array() || offsets.size() != 2) offsets.fail("is not the pair that data_offsets must be");
     int which = 0;
     offsets.for_each_element([&](JsonValue offset) { (which++ == 0 ? out.begin : out.end) = offset.as_uint64(); });
-    if (out.begin > out.end || out.end > data_size_ || out.end - out.begin != static_cast<std::uint64_t>(*bits) / 8) {
+    if (out.begin > out.end || out.end - out.begin != static_cast<std::uint64_t>(*bits) / 8) {
       fail(key, concat("of shape ", to_string(out.shape), " and type ", type->name, " cannot lie in bytes ", out.begin,
-                       " to ", out.end, " of ", data_size_, " bytes of data"));
+                       " to ", out.end, " of the data"));
     }
     if (type->dtype == DType::float4_e2m1fn_x2) {
       const int last = out.shape.rank() - 1;

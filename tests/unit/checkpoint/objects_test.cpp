@@ -129,8 +129,10 @@ TEST_CASE("pieces of an object that do not make a whole are refused, and other p
     CHECK(error.report().missing == std::vector<std::string>{"other"});
     CHECK(error.report().unexpected == std::vector<std::string>{"rng/shard_0_2", "rng/shard_1_2"});
   }
-  CHECK_THROWS_AS(mg::make_sharded_object("x", object, {.global_shape = {2}, .global_offset = {2}}), mg::InvalidArgument);
-  CHECK_THROWS_AS(mg::make_sharded_object("x", object, {.global_shape = {}, .global_offset = {}}), mg::InvalidArgument);
+  CHECK_THROWS_AS(static_cast<void>(mg::make_sharded_object("x", object, {.global_shape = {2}, .global_offset = {2}})),
+                  mg::InvalidArgument);
+  CHECK_THROWS_AS(static_cast<void>(mg::make_sharded_object("x", object, {.global_shape = {}, .global_offset = {}})),
+                  mg::InvalidArgument);
   float value = 0;
   CHECK_THROWS_WITH_AS(state.add(mg::make_whole("rng", mg::TensorView{&value, mg::DType::float32, {}, {}})),
                        doctest::Contains("'rng'"), mg::InvalidArgument);

@@ -142,7 +142,7 @@ TEST_CASE("safetensors: header rules of the format") {
   CHECK(contains(header_fault("\xff\xff\xff\xff\xff\xff\xff\xff{}"s), "claims a header of 18446744073709551615 bytes"));
   CHECK(contains(header_fault("\x01\xe1\xf5\x05\0\0\0\0{}"s), "claims a header of 100000001 bytes"));
   CHECK(contains(header_fault("\x03\0\0\0\0\0\0\0{}"s), "it is cut"));
-  CHECK(contains(header_fault(one(good, 23)), "cannot lie in bytes 0 to 24 of 23"));
+  CHECK(contains(header_fault(one(good, 23)), "bytes where its header needs"));
   CHECK(contains(header_fault(one(good, 25)), "longer than it should be"));
   CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[1,25]})", 25)), "bytes lie between"));
   CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,23]})")), "cannot lie"));
@@ -150,9 +150,9 @@ TEST_CASE("safetensors: header rules of the format") {
   CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0]})")), "pair"));
   CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[-2,3],"data_offsets":[0,24]})")), "at least 0"));
   CHECK(contains(header_fault(one(R"({"dtype":"F32","shape":[2.0,3],"data_offsets":[0,24]})")), "an integer must be"));
-  CHECK(
-      contains(header_fault(one(R"({"dtype":"F32","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]})", 0)),
-               "no number of bytes"));
+  CHECK(contains(
+      header_fault(one(R"({"dtype":"F32","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]})", 0)),
+      "no number of bytes"));
   CHECK(contains(header_fault(one(R"({"dtype":"F33","shape":[2,3],"data_offsets":[0,24]})")), "unknown type 'F33'"));
   CHECK(contains(header_fault(one(R"({"shape":[2,3],"data_offsets":[0,24]})")), "no member 'dtype'"));
   CHECK(contains(header_fault(one("[1]")), "where an object must be"));
@@ -192,8 +192,10 @@ TEST_CASE("safetensors: every type of the format") {
   const auto f4 = parse(file_of(R"({"w":{"dtype":"F4","shape":[3,4],"data_offsets":[0,6]}})", 6));
   CHECK(f4.entries.at(0).shape == mg::Dims{3, 2});
   CHECK(f4.entries.at(0).element_type() == mg::DType::float4_e2m1fn_x2);
-  CHECK(contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[4,3],"data_offsets":[0,6]}})", 6)), "last axis of even size"));
-  CHECK(contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2)), "no number of bytes"));
+  CHECK(contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[4,3],"data_offsets":[0,6]}})", 6)),
+                 "last axis of even size"));
+  CHECK(
+      contains(header_fault(file_of(R"({"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2)), "no number of bytes"));
   const auto f6 = parse(file_of(R"({"w":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3));
   CHECK(f6.entries.at(0).shape == mg::Dims{4});
   CHECK_THROWS_AS(static_cast<void>(f6.entries.at(0).element_type()), mg::UnsupportedError);

@@ -14,6 +14,7 @@
 
 #include <mgroups/core/error.hpp>
 #include <mgroups/format/relative_path.hpp>
+#include <mgroups/format/torch_dist/metadata_fields.hpp>
 #include <mgroups/format/torch_dist/metadata_types.hpp>
 #include <mgroups/format/torch_dist/pickle_writer.hpp>
 #include <mgroups/format/utf8.hpp>
