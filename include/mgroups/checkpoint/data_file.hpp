@@ -46,12 +46,14 @@ inline constexpr std::uint64_t archive_alignment = 64;
 inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& view, std::size_t slab_bytes) {
   std::uint32_t crc = 0;
   if (view.contiguous()) {
-    // Slices small enough to be still in the cache when they are written after their checksum.
-    constexpr std::size_t slice = std::size_t{1} << 20;
+    // Slices small enough to be still in the cache when they are written after their checksum; from block to block of the
+    // file's own checksums, so that one computation serves both.
+    constexpr std::uint64_t block = BlockChecksums::block_bytes;
     for (std::span<const std::byte> rest(static_cast<const std::byte*>(view.data), view.nbytes()); !rest.empty();) {
+      const auto slice = static_cast<std::size_t>(block - out.position() % block);
       const auto part = rest.first(std::min(slice, rest.size()));
-      crc = crc32(part, crc);
-      out.append(part);
+      const std::uint32_t one = out.append_checked(part);
+      crc = part.size() == view.nbytes() ? one : crc32_combine(crc, one, part.size());
       rest = rest.subspan(part.size());
     }
     return crc;

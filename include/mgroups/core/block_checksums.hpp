@@ -23,16 +23,24 @@ struct BlockChecksums {
   [[nodiscard]] static constexpr std::uint64_t block_count(std::uint64_t bytes) noexcept {
     return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
   }
-  /// Adds bytes that stand at the end of the file.
-  void append(std::span<const std::byte> bytes) {
+  /// Adds bytes that stand at the end of the file, and returns their CRC-32: each byte is looked at once.
+  std::uint32_t append(std::span<const std::byte> bytes) {
+    constexpr std::uint32_t one_block = detail::crc32_power(8 * block_bytes);
+    std::uint32_t all = 0;
     while (!bytes.empty()) {
       const std::uint64_t inside = file_bytes % block_bytes;
-      if (inside == 0) blocks.push_back(0);
       const auto part = bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), block_bytes - inside)));
-      blocks.back() = crc32(part, blocks.back());
+      const std::uint32_t crc = crc32(part);
+      if (inside == 0) {
+        blocks.push_back(crc);
+      } else {
+        blocks.back() = crc32_combine(blocks.back(), crc, part.size());
+      }
+      all = part.size() == block_bytes ? detail::crc32_multiply(one_block, all) ^ crc : crc32_combine(all, crc, part.size());
       file_bytes += part.size();
       bytes = bytes.subspan(part.size());
     }
+    return all;
   }
   [[nodiscard]] friend bool operator==(const BlockChecksums&, const BlockChecksums&) = default;
 };

@@ -39,15 +39,11 @@ class CheckedFile : public File {
     if (offset > checksums_.file_bytes || out.size() > checksums_.file_bytes - offset) return file_->read_at(offset, out);
     while (!out.empty()) {
       const std::uint64_t first = offset / block, inside = offset % block;
-      const std::uint64_t whole = inside == 0 && first != kept_ ? whole_blocks(offset, out.size()) : 0;
+      const std::uint64_t size = std::min(block, checksums_.file_bytes - first * block);
       std::size_t taken = 0;
-      if (whole > 0) {
-        taken = static_cast<std::size_t>(std::min(whole * block, checksums_.file_bytes - offset));
-        file_->read_at(offset, out.first(taken));
-        for (std::uint64_t i = 0; i < whole; ++i) {
-          const std::size_t begin = static_cast<std::size_t>(i * block);
-          check(first + i, out.subspan(begin, std::min<std::size_t>(static_cast<std::size_t>(block), taken - begin)));
-        }
+      if (inside == 0 && first != kept_ && out.size() >= size) {
+        taken = static_cast<std::size_t>(size);
+        read_block(first, out.first(taken));
       } else {
         const std::span<const std::byte> bytes = keep(first);
         taken = std::min(out.size(), bytes.size() - static_cast<std::size_t>(inside));
@@ -66,14 +62,20 @@ class CheckedFile : public File {
   void close() override { file_->close(); }
 
  private:
-  // Slices that are still in the cache when their checksum is computed.
-  static constexpr std::uint64_t most_whole = 1;
-
-  /// How many whole blocks, from the one at `offset` on, are wanted: as many as are read at once.
-  [[nodiscard]] std::uint64_t whole_blocks(std::uint64_t offset, std::uint64_t wanted) const noexcept {
-    const std::uint64_t left = checksums_.file_bytes - offset;
-    if (wanted == left) wanted = BlockChecksums::block_count(left) * BlockChecksums::block_bytes;
-    return std::min(wanted / BlockChecksums::block_bytes, most_whole);
+  void read_block(std::uint64_t block, std::span<std::byte> out) {
+    // Slices that are still in the cache when their checksum is computed.
+    constexpr std::size_t slice = std::size_t{256} << 10;
+    const std::uint64_t begin = block * BlockChecksums::block_bytes;
+    std::uint32_t crc = 0;
+    for (std::size_t at = 0; at < out.size(); at += slice) {
+      const auto part = out.subspan(at, std::min(slice, out.size() - at));
+      file_->read_at(begin + at, part);
+      crc = crc32(part, crc);
+    }
+    if (crc == checksums_.blocks[static_cast<std::size_t>(block)]) return;
+    throw FormatError(concat("bytes ", begin, " to ", begin + out.size(), " of ", path(),
+                             " do not match their checksum: the file was damaged after it was written"),
+                      {.file = path()});
   }
   [[nodiscard]] std::span<const std::byte> keep(std::uint64_t block) {
     const std::uint64_t begin = block * BlockChecksums::block_bytes;
@@ -82,19 +84,10 @@ class CheckedFile : public File {
     const std::span<std::byte> bytes(memory_.get(), size);
     if (kept_ == block) return bytes;
     kept_ = none;
-    file_->read_at(begin, bytes);
-    check(block, bytes);
+    read_block(block, bytes);
     kept_ = block;
     return bytes;
   }
-  void check(std::uint64_t block, std::span<const std::byte> bytes) const {
-    if (crc32(bytes) == checksums_.blocks[static_cast<std::size_t>(block)]) return;
-    const std::uint64_t begin = block * BlockChecksums::block_bytes;
-    throw FormatError(concat("bytes ", begin, " to ", begin + bytes.size(), " of ", path(),
-                             " do not match their checksum: the file was damaged after it was written"),
-                      {.file = path()});
-  }
-
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
   std::unique_ptr<File> file_;
   const BlockChecksums& checksums_;

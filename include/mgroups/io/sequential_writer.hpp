@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <mgroups/core/block_checksums.hpp>
+#include <mgroups/core/crc32.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/io/file.hpp>
@@ -33,12 +34,23 @@ class SequentialWriter {
   [[nodiscard]] std::uint64_t position() const noexcept { return written_ + buffered_; }
 
   void append(std::span<const std::byte> data) {
-    if (data.size() >= std::min(direct_bytes, capacity_)) {
+    if (is_direct(data)) {
       flush();
-      return write(data);
+      static_cast<void>(write(data));
+      return;
     }
     const auto room = reserve(data.size());
     std::copy(data.begin(), data.end(), room.begin());
+  }
+  /// As `append`; returns the CRC-32 of `data`, which is computed once, whether or not checksums are kept.
+  std::uint32_t append_checked(std::span<const std::byte> data) {
+    if (checksums_ == nullptr || !is_direct(data)) {
+      const std::uint32_t crc = crc32(data);
+      append(data);
+      return crc;
+    }
+    flush();
+    return write(data);
   }
 
   /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most
@@ -72,13 +84,18 @@ class SequentialWriter {
 
   void flush() {
     if (buffered_ == 0) return;
-    write({buffer_.get(), buffered_});
+    static_cast<void>(write({buffer_.get(), buffered_}));
     buffered_ = 0;
   }
-  void write(std::span<const std::byte> data) {
-    if (checksums_ != nullptr) checksums_->append(data);
+  /// Returns the CRC-32 of the data where checksums are kept, else 0.
+  [[nodiscard]] std::uint32_t write(std::span<const std::byte> data) {
+    const std::uint32_t crc = checksums_ != nullptr ? checksums_->append(data) : 0;
     file_->write_at(written_, data);
     written_ += data.size();
+    return crc;
+  }
+  [[nodiscard]] bool is_direct(std::span<const std::byte> data) const noexcept {
+    return data.size() >= std::min(direct_bytes, capacity_);
   }
 
   std::unique_ptr<File> file_;

@@ -89,3 +89,22 @@ TEST_CASE("checked file: a flipped byte is seen by every read of its block, and 
   CHECK_THROWS_WITH_AS(mg::CheckedFile(mg::posix_file_system().open_read(directory / "f"), sums),
                        doctest::Contains("cut short"), mg::FormatError);
 }
+
+TEST_CASE("block checksums: those of appended pieces, and the CRC-32 of each piece") {
+  const std::vector<std::byte> bytes = random_bytes(3 * block + 4321);
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    mg::BlockChecksums sums;
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t n = std::min(bytes.size() - at, 1 + random() % (round % 2 == 0 ? 2 * block + 5 : 200'000));
+      const auto piece = std::span(bytes).subspan(at, n);
+      CHECK(sums.append(piece) == mg::crc32(piece));
+      at += n;
+    }
+    REQUIRE(sums.blocks.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto part = std::span(bytes).subspan(i * block, std::min(block, bytes.size() - i * block));
+      CHECK(sums.blocks[i] == mg::crc32(part));
+    }
+  }
+}
