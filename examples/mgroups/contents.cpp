@@ -16,6 +16,30 @@ namespace mg = mgroups;
 
 namespace {
 
+/// Marks what lies in files that are missing or too short.
+void mark_incomplete(const mg::CheckpointReader& reader, Contents& contents) {
+  mg::FileSystem& files = mg::posix_file_system();
+  std::vector<mg::FileStatus> status;
+  for (const std::string& name : reader.metadata().files) {
+    status.push_back(files.status(mg::join_path(reader.directory(), name)));
+  }
+  const auto fault = [&](const mg::StorageInfo& at) -> std::string {
+    const std::string& name = reader.metadata().files[at.file];
+    if (status[at.file].kind != mg::FileKind::file)
+      return mg::concat("the data file ", name, ", which holds a part of it, does not exist");
+    const std::uint64_t size = status[at.file].size;
+    if (at.offset <= size && at.length <= size - at.offset) return {};
+    return mg::concat(name, " has ", size, " bytes where ", at.offset + at.length, " are needed; it was cut short");
+  };
+  for (const auto& [key, tensor] : reader.metadata().tensors) {
+    std::string& error = contents.tensors.at(key).error;
+    for (std::size_t i = 0; i < tensor.chunk_count() && error.empty(); ++i) error = fault(tensor.chunk_storage(i));
+  }
+  for (const auto& [key, at] : reader.metadata().objects) {
+    if (std::string& error = contents.objects.at(key); error.empty()) error = fault(at);
+  }
+}
+
 Contents open_distributed(const std::string& path) {
   const auto reader = std::make_shared<mg::CheckpointReader>(path);
   Contents out;
@@ -34,6 +58,7 @@ Contents open_distributed(const std::string& path) {
       tensor.error = reason;
     }
   }
+  mark_incomplete(*reader, out);
   out.extra_files = reader->extra_files();
   out.read = [reader](const std::string& key, const mg::Box& part, const mg::TensorView& target) {
     reader->read(key, part, target);
@@ -44,12 +69,15 @@ Contents open_distributed(const std::string& path) {
 }
 
 Contents open_safetensors_files(const std::string& path) {
-  const auto reader = std::make_shared<mg::SafetensorsReader>(path);
+  const auto reader = std::make_shared<mg::SafetensorsReader>(path, nullptr, mg::SafetensorsFaults::note);
   Contents out;
   out.format = "safetensors";
   for (const auto& [key, tensor] : reader->model().tensors) {
     out.tensors.emplace(key, TensorInfo{tensor.dtype ? std::string(mg::name(*tensor.dtype)) : tensor.stored_type,
                                         tensor.dtype, tensor.shape, tensor.parts.size()});
+  }
+  for (const auto& [key, reason] : reader->model().unreadable) {
+    out.tensors.emplace(key, TensorInfo{"unknown", std::nullopt, {}}).first->second.error = reason;
   }
   out.metadata.insert(reader->model().metadata.begin(), reader->model().metadata.end());
   mg::FileSystem& files = mg::posix_file_system();
@@ -72,7 +100,7 @@ Contents open_safetensors_files(const std::string& path) {
 
 void Contents::read_all(const std::string& key, const std::function<void(std::span<const std::byte>)>& sink) const {
   const TensorInfo& tensor = tensors.at(key);
-  if (!tensor.error.empty()) throw mg::UnsupportedError(mg::concat("tensor '", key, "' cannot be read: ", tensor.error));
+  if (!tensor.error.empty()) throw mg::FormatError(mg::concat("tensor '", key, "' cannot be read: ", tensor.error));
   if (!tensor.readable) {
     throw mg::UnsupportedError(mg::concat("tensor '", key, "' is of type ", tensor.dtype, ", which cannot be read"));
   }

@@ -36,7 +36,7 @@ struct Outcome {
 void check_replaceable(const std::string& directory) {
   mg::FileSystem& files = mg::posix_file_system();
   const mg::FileStatus status = files.status(directory);
-  if (status.kind == mg::FileKind::none && !status.dangling_link) return;
+  if (status.kind == mg::FileKind::none && status.dangling_link.empty()) return;
   if (status.kind == mg::FileKind::directory && (is_safetensors(directory) || files.list(directory).empty())) return;
   throw mg::CheckpointError(
       mg::concat(directory, " exists and holds no safetensors files; choose another name or remove it"));

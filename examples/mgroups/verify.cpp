@@ -78,6 +78,12 @@ mg::VerifyReport verify_safetensors(const std::string& path) {
   try {
     const Contents contents = open_contents(path);
     report.tensors = contents.tensors.size();
+    for (const auto& [key, tensor] : contents.tensors) {
+      if (!tensor.error.empty() &&
+          std::find(report.faults.begin(), report.faults.end(), tensor.error) == report.faults.end()) {
+        report.faults.push_back(tensor.error);
+      }
+    }
     report.bytes = report.unchecked_bytes = contents.bytes();
     for (const std::string& file : contents.extra_files) {
       report.notes.push_back(mg::concat(mg::join_path(path, file), " is no part of the checkpoint"));

@@ -114,7 +114,7 @@ inline void write_description(FileSystem& files, const std::string& directory, c
 /// A directory that exists and is no checkpoint is somebody's: it is not replaced.
 inline void check_replaceable(FileSystem& files, const std::string& directory) {
   const FileStatus status = files.status(directory);
-  if (status.kind == FileKind::none && !status.dangling_link) return;
+  if (status.kind == FileKind::none && status.dangling_link.empty()) return;
   if (status.kind == FileKind::directory) {
     if (files.status(join_path(directory, std::string(metadata_name))).kind == FileKind::file) return;
     if (files.list(directory).empty()) return;

@@ -41,8 +41,11 @@ namespace detail {
 /// Says in one sentence why `directory` is no checkpoint, and where one is if it is near.
 [[nodiscard]] inline std::string why_not_a_checkpoint(FileSystem& files, const std::string& directory) {
   const FileStatus status = files.status(directory);
-  if (status.kind == FileKind::none)
-    return status.dangling_link ? "it is a link to nothing" : "the directory does not exist";
+  if (status.kind == FileKind::none) {
+    return status.dangling_link.empty()
+               ? "the directory does not exist"
+               : concat("it is a link to ", in_quotes(status.dangling_link), ", which does not exist");
+  }
   if (status.kind != FileKind::directory) return "it is not a directory";
   const auto has_file = [&](const std::string& folder, std::string_view name) {
     return files.status(join_path(folder, std::string(name))).kind == FileKind::file;

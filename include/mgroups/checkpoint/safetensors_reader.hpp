@@ -26,9 +26,10 @@ MGROUPS_BEGIN_NAMESPACE
 class SafetensorsReader {
  public:
   /// Reads and checks headers and index. Throws FormatError naming file and tensor, IoError.
-  explicit SafetensorsReader(const std::string& path, FileSystem* files = nullptr)
+  explicit SafetensorsReader(const std::string& path, FileSystem* files = nullptr,
+                             SafetensorsFaults faults = SafetensorsFaults::refuse)
       : files_(files != nullptr ? *files : posix_file_system()),
-        model_(open_safetensors(files_, path)),
+        model_(open_safetensors(files_, path, faults)),
         open_files_(model_.files.size()),
         part_reader_(std::size_t{2} << 20) {}
   SafetensorsReader(const SafetensorsReader&) = delete;
@@ -41,6 +42,8 @@ class SafetensorsReader {
   /// cannot be read, IoError.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = model_.tensors.find(key);
+    if (const auto reason = model_.unreadable.find(key); reason != model_.unreadable.end())
+      throw FormatError(reason->second, {.key = std::string(key)});
     if (found == model_.tensors.end())
       throw InvalidArgument(concat("there is no tensor '", key, "'"), {.key = std::string(key)});
     const DType dtype = found->second.element_type(key);

@@ -56,20 +56,34 @@ struct SafetensorsTensor {
 struct SafetensorsModel {
   std::vector<std::string> files;  ///< paths, ready to be opened
   std::map<std::string, SafetensorsTensor, std::less<>> tensors;
-  std::map<std::string, std::string, std::less<>> metadata;  ///< of the first file
+  std::map<std::string, std::string, std::less<>> metadata;  ///< of the first file that could be read
+  /// Tensors that the index names but whose file is missing or broken, and why; with `SafetensorsFaults::note` only.
+  std::map<std::string, std::string, std::less<>> unreadable;
+};
+
+/// What a missing or broken file of several does to the others.
+enum class SafetensorsFaults : bool {
+  refuse,  ///< nothing is opened
+  note,    ///< the tensors of the others are
 };
 
 namespace detail {
 
 class SafetensorsOpener {
  public:
-  SafetensorsOpener(FileSystem& files, const std::string& path) : files_(files), path_(path) {}
+  SafetensorsOpener(FileSystem& files, const std::string& path, SafetensorsFaults faults)
+      : files_(files), path_(path), faults_(faults) {}
 
   [[nodiscard]] SafetensorsModel open() {
     if (files_.status(path_).kind != FileKind::directory) {
-      add_whole(path_, nullptr);
-    } else if (const std::string index = join_path(path_, "model.safetensors.index.json"); is_file(index)) {
-      open_index(index);
+      if (path_.ends_with(index_ending)) {
+        const std::size_t slash = path_.rfind('/');
+        open_index(path_, slash == std::string::npos ? std::string(".") : path_.substr(0, slash + 1));
+      } else {
+        add_whole(path_, nullptr);
+      }
+    } else if (const std::string index = find_index(); !index.empty()) {
+      open_index(index, path_);
     } else if (const std::string single = join_path(path_, "model.safetensors"); is_file(single)) {
       add_whole(single, nullptr);
     } else {
@@ -88,9 +102,9 @@ class SafetensorsOpener {
 
   [[nodiscard]] SafetensorsHeader add_file(const std::string& path) {
     const auto file = files_.open_read(path);
-    SafetensorsHeader header = read_safetensors_header(*file);
-    if (out_.files.empty()) out_.metadata = header.metadata;
     out_.files.push_back(path);
+    SafetensorsHeader header = read_safetensors_header(*file);
+    if (!std::exchange(has_metadata_, true)) out_.metadata = header.metadata;
     return header;
   }
   [[nodiscard]] std::uint32_t last_file() const noexcept { return static_cast<std::uint32_t>(out_.files.size() - 1); }
@@ -109,8 +123,22 @@ class SafetensorsOpener {
         fail(path, name, concat("tensor ", in_quotes(name), " should be here, as the index says, but is not"));
     }
   }
+  static constexpr std::string_view index_ending = ".safetensors.index.json";
+
+  /// The folder's index: model.safetensors.index.json, else the only one under another name; empty where there is none.
+  [[nodiscard]] std::string find_index() const {
+    const std::string usual = join_path(path_, concat("model", index_ending));
+    if (is_file(usual)) return usual;
+    Names found;
+    for (const std::string& name : files_.list(path_)) {
+      if (name.ends_with(index_ending) && is_file(join_path(path_, name))) found.push_back(name);
+    }
+    if (found.size() > 1) fail(path_, {}, concat("has several indices, ", list_text(found), "; give one of them"));
+    return found.empty() ? std::string() : join_path(path_, found.front());
+  }
+
   /// The index is the authority: the files that it names, and of them the tensors that it names.
-  void open_index(const std::string& index) {
+  void open_index(const std::string& index, const std::string& folder) {
     const auto file = files_.open_read(index);
     if (file->size() > (std::uint64_t{1} << 30)) fail(index, {}, "an index of more than 1 GiB is not supported");
     std::string text(static_cast<std::size_t>(file->size()), '\0');
@@ -127,15 +155,29 @@ class SafetensorsOpener {
       wanted[std::string(shard)].emplace_back(name);
     });
     for (auto& [shard, names] : wanted) {
-      const std::string path = join_path(path_, shard);
-      if (!is_file(path)) {
-        fail(index, names.front(),
-             concat("file ", in_quotes(shard), ", which should hold ", names.size(), " tensors (", in_quotes(names.front()),
-                    " for one), is missing"));
-      }
       std::sort(names.begin(), names.end());
-      add_whole(path, &names);
+      try {
+        open_named(index, folder, shard, names);
+      } catch (const Error& error) {
+        if (faults_ == SafetensorsFaults::refuse) throw;
+        for (const std::string& name : names) {
+          out_.tensors.erase(name);
+          out_.unreadable.emplace(name, error.what());
+        }
+      }
     }
+  }
+  void open_named(const std::string& index, const std::string& folder, const std::string& shard, const Names& names) {
+    const std::string path = join_path(folder, shard);
+    if (const FileStatus status = files_.status(path); status.kind != FileKind::file) {
+      fail(index, names.front(),
+           concat("file ", in_quotes(shard), ", which should hold ", names.size(), " tensors (", in_quotes(names.front()),
+                  " for one), is ",
+                  status.dangling_link.empty()
+                      ? "missing"
+                      : concat("a link to ", in_quotes(status.dangling_link), ", which is missing")));
+    }
+    add_whole(path, &names);
   }
 
   /// A folder of files without an index: what DCP's HuggingFaceStorageWriter leaves, each rank its own parts.
@@ -224,16 +266,19 @@ class SafetensorsOpener {
 
   FileSystem& files_;
   const std::string& path_;
+  SafetensorsFaults faults_;
+  bool has_metadata_ = false;
   SafetensorsModel out_;
 };
 
 }  // namespace detail
 
-/// Opens a safetensors file, or a folder: with `model.safetensors.index.json` exactly the files and tensors that it
-/// names, else `model.safetensors`, else all `*.safetensors` in it as shards that DCP wrote (their offsets in
+/// Opens a safetensors file, an index, or a folder: with an index exactly the files and tensors that it names, else
+/// `model.safetensors`, else all `*.safetensors` in it as shards that DCP wrote (their offsets in
 /// DCP_SHARDING_INFO). Reads headers, no data. Local, blocking. Throws FormatError naming file and tensor, IoError.
-[[nodiscard]] inline SafetensorsModel open_safetensors(FileSystem& files, const std::string& path) {
-  return detail::SafetensorsOpener(files, path).open();
+[[nodiscard]] inline SafetensorsModel open_safetensors(FileSystem& files, const std::string& path,
+                                                       SafetensorsFaults faults = SafetensorsFaults::refuse) {
+  return detail::SafetensorsOpener(files, path, faults).open();
 }
 
 MGROUPS_END_NAMESPACE

@@ -48,7 +48,7 @@ enum class FileKind { none, file, directory, other };
 struct FileStatus {
   FileKind kind = FileKind::none;  ///< what the path leads to, links followed; `none` where it leads nowhere
   std::uint64_t size = 0;          ///< bytes of a file
-  bool dangling_link = false;      ///< the path is a link to nothing
+  std::string dangling_link = {};  ///< where the link leads that the path is, if that is nowhere; else empty
 };
 
 /// All that checkpoints ask of a file system: the seam at which tests record and break it. Local, blocking.

@@ -122,10 +122,15 @@ class PosixFileSystem final : public FileSystem {
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) {
       if (errno != ENOENT && errno != ENOTDIR) throw_errno(errno, "look at", path);
-      return {.kind = FileKind::none, .size = 0, .dangling_link = ::lstat(path.c_str(), &found) == 0};
+      FileStatus out;
+      char target[4096];
+      if (const ssize_t n = ::readlink(path.c_str(), target, sizeof target); n > 0) {
+        out.dangling_link.assign(target, static_cast<std::size_t>(n));
+      }
+      return out;
     }
-    if (S_ISREG(found.st_mode)) return {FileKind::file, static_cast<std::uint64_t>(found.st_size), false};
-    return {S_ISDIR(found.st_mode) ? FileKind::directory : FileKind::other, 0, false};
+    if (S_ISREG(found.st_mode)) return {FileKind::file, static_cast<std::uint64_t>(found.st_size)};
+    return {S_ISDIR(found.st_mode) ? FileKind::directory : FileKind::other, 0};
   }
 
   std::vector<std::string> list(const std::string& directory) override {

@@ -282,6 +282,28 @@ TEST_CASE("safetensors: sharded writing, its index, and what an index must not s
   CHECK(contains(open_fault(folder.path()),
                  "file 'model-00002-of-00003.safetensors', which should hold 2 tensors ('t2' for one), is missing"));
 
+  const auto noted = mg::open_safetensors(files, folder.path(), mg::SafetensorsFaults::note);
+  CHECK(noted.tensors.size() == 4);
+  CHECK(noted.unreadable.size() == 2);
+  CHECK(contains(noted.unreadable.at("t3"), "is missing"));
+  CHECK(floats_of(noted, "t5") == std::vector<float>(values.begin() + 50, values.end()));
+  std::filesystem::create_symlink("blobs/gone", folder / "model-00002-of-00003.safetensors");
+  CHECK(contains(open_fault(folder.path()), "is a link to 'blobs/gone', which is missing"));
+  std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
+  folder.put("model-00002-of-00003.safetensors", "");
+  CHECK(contains(open_fault(folder.path()), "model-00002-of-00003.safetensors has 0 bytes"));
+
+  // An index under another name is an authority too, and can be given itself.
+  std::string two =
+      R"({"weight_map": {"t0": "model-00001-of-00003.safetensors", "t4": "model-00003-of-00003.safetensors"}})";
+  std::filesystem::remove(folder / "model.safetensors.index.json");
+  folder.put("other.safetensors.index.json", two);
+  CHECK(mg::open_safetensors(files, folder.path()).tensors.size() == 2);
+  CHECK(mg::open_safetensors(files, folder / "other.safetensors.index.json").tensors.size() == 2);
+  folder.put("third.safetensors.index.json", two);
+  CHECK(
+      contains(open_fault(folder.path()), "several indices, [other.safetensors.index.json, third.safetensors.index.json]"));
+
   const Folder* const same = &folder;
   std::filesystem::remove_all(same->path());
   std::filesystem::create_directories(same->path());

@@ -70,7 +70,7 @@ TEST_CASE("removing a link leaves what it leads to, and a link to nothing is see
   std::filesystem::create_symlink("nowhere", directory / "dangling");
   CHECK(files.status(directory / "removed/link").kind == mg::FileKind::directory);
   CHECK(files.status(directory / "dangling").kind == mg::FileKind::none);
-  CHECK(files.status(directory / "dangling").dangling_link);
+  CHECK_FALSE(files.status(directory / "dangling").dangling_link.empty());
   files.remove_all(directory / "removed");
   CHECK(files.status(directory / "kept/file").kind == mg::FileKind::file);
 }
