@@ -108,6 +108,10 @@ class ObjectDecoder {
     if (callable.is_global("_codecs", "encode")) {
       if (auto bytes = latin1(in)) return std::move(*bytes);
     }
+    // Protocol 2 has empty bytes as a call without arguments, under the name that the module had in Python 2.
+    if ((callable.is_global("__builtin__", "bytes") || callable.is_global("builtins", "bytes")) && in.args().size() == 0) {
+      return Value::Bytes();
+    }
     if (callable.is_global("collections", "OrderedDict") && in.args().size() == 0) {
       return in.items() ? dict(*in.items(), depth + 1) : Value::dict();
     }
