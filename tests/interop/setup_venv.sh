@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The mgroups authors
 #
-# Makes build/venv with the real peers of the interop tests and benchmarks: torch, numpy and safetensors, from PyPI.
+# Makes build/venv with the real peers of the interop tests and benchmarks, from PyPI: torch, numpy, safetensors and, each in
+# a folder of its own beside them, two generations of Megatron-Core.
 # Does nothing when it is there already. Needs python3 (PYTHON=... for another one) with venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/lib.sh
 
 torch='torch==2.14.*'
-others=('numpy>=2,<3' 'safetensors>=0.8,<0.9')
+others=('numpy>=2,<3' 'safetensors>=0.8,<0.9' 'packaging' 'psutil')
+# The last that writes common.pt and still runs under Python 3.10, and the newest, which has an item of its own instead.
+megatron=(megatron-core==0.16.1 megatron-core==0.19.2)
 venv=build/venv
-wanted="$torch ${others[*]}"
+wanted="$torch ${others[*]} ${megatron[*]}"
 stamp=$venv/mgroups-packages.txt
 if [ "$(cat $stamp 2>/dev/null)" = "$wanted" ] && [ -x $venv/bin/python ]; then exit 0; fi
 
@@ -62,6 +65,8 @@ if ldconfig -p 2>/dev/null | grep -q 'libcublas\.so\.13 '; then
 else
   pip "$torch" "${others[@]}"
 fi
+# The newest names Python 3.12 as the oldest, but has wheels for 3.11, and what the test uses of it runs there.
+for package in "${megatron[@]}"; do pip --no-deps --ignore-requires-python --target "$venv/${package/==/-}" "$package"; done
 $venv/bin/python -c 'import torch, torch.distributed.checkpoint, numpy, safetensors
 print("torch", torch.__version__, "numpy", numpy.__version__, "safetensors", safetensors.__version__)'
 echo "$wanted" >$stamp
