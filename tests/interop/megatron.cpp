@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 //
-// The C++ side of megatron_test.py: saves, loads or copies a training state, whose elements tell their place, cut over thread
-// ranks as tensor and pipeline parallelism cut it.
+// The C++ side of megatron_test.py: saves, loads or copies a training state, whose elements tell their place, cut over
+// thread ranks as tensor and pipeline parallelism cut it.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Layout {
 };
 
 constexpr int layers = 4;
-constexpr int foreign_objects = 8;
+constexpr int foreign_objects = 16;
 
 struct Tensor {
   const char* key;
@@ -131,7 +131,29 @@ Value extra_state(int layer) {
 Value param_groups() {
   return Value::list({
       Value::dict({{"lr", 3e-4}, {"betas", Value::tuple({0.9, 0.95})}, {"params", Value::list({0, 1, 2})}}),
-      Value::dict({{"lr", std::numeric_limits<double>::infinity()}, {"wd_mult", -0.0}, {"params", Value::list()}}),
+      Value::dict({{"lr", std::numeric_limits<double>::infinity()},
+                   {"betas", Value::tuple({0.9, 0.95})},
+                   {"params", Value::list()}}),
+  });
+}
+
+Value small_tensors() {
+  std::vector<std::int16_t> whole(24), turned(24);
+  for (int i = 0; i < 24; ++i) {
+    whole[static_cast<std::size_t>(i)] = static_cast<std::int16_t>(i);
+    turned[static_cast<std::size_t>(i)] = static_cast<std::int16_t>(i % 4 * 6 + i / 4);
+  }
+  return Value::list({
+      small_tensor(mg::DType::float64, {}, std::vector<double>{2.5}),
+      small_tensor(mg::DType::float32, {0, 3}, std::vector<float>{}),
+      small_tensor(mg::DType::bfloat16, {3},
+                   std::vector<mg::bfloat16>{mg::bfloat16(1.0F), mg::bfloat16(-2.0F), mg::bfloat16(3.0F)}),
+      small_tensor(mg::DType::complex64, {1}, std::vector<float>{1, -2}),
+      small_tensor(mg::DType::int16, {4, 6}, whole),
+      small_tensor(mg::DType::int16, {6, 4}, turned),
+      small_tensor(mg::DType::int16, {2, 4}, std::vector<std::int16_t>{8, 9, 10, 11, 14, 15, 16, 17}),
+      small_tensor(mg::DType::int16, {6}, std::vector<std::int16_t>{0, 1, 2, 3, 4, 5}),
+      small_tensor(mg::DType::bool_, {2}, std::vector<std::uint8_t>{1, 0}),
   });
 }
 
@@ -150,6 +172,16 @@ Value arguments(const Layout& layout) {
 Value common_state(const Layout& layout, bool as_namespace) {
   Value args = arguments(layout);
   if (as_namespace) args = Value::Instance{{"argparse", "Namespace"}, {}, {arguments(layout)}, {}};
+  Value::List numbers{INT64_MIN, INT64_MAX, UINT64_MAX};
+  for (const int power : {8, 16, 31, 32}) {
+    for (const std::int64_t sign : {-1, 1}) {
+      for (const std::int64_t step : {-1, 0}) numbers.emplace_back(sign * (std::int64_t{1} << power) + step);
+    }
+  }
+  Value::List range;
+  for (int i = 0; i < 2500; ++i) range.emplace_back(i);
+  Value::Dict wide;
+  for (int i = 0; i < 1500; ++i) wide.emplace_back(mg::concat(i), nullptr);
   const Value inner = Value::list({2, Value::list({3.5, nullptr})});
   return Value::dict({
       {"args", args},
@@ -157,11 +189,14 @@ Value common_state(const Layout& layout, bool as_namespace) {
       {"checkpoint_version", 3.0},
       {"num_floating_point_operations_so_far", (std::int64_t{1} << 62) + 1},
       {"opt_param_scheduler",
-       Value::dict({{"max_lr", 1e-4},
-                    {"warmup", nullptr},
-                    {"schedule", Value::list({"cosine", Value::list({1, inner})})}})},
+       Value::dict({{"max_lr", 1e-4}, {"warmup", nullptr}, {"schedule", Value::list({"cosine", Value::list({1, inner})})}})},
+      {"numbers", Value::list(numbers)},
+      {"long", Value::list(range)},
+      {"wide", Value::dict(wide)},
+      {"text", std::string(70000, 'x')},
       {"table", small_tensor(mg::DType::int64, {2, 3}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5})},
-      {"content_metadata", Value::dict({{"distrib_optim_sharding_type", "fully_reshardable"}, {"singleton_local_shards", false}})},
+      {"content_metadata",
+       Value::dict({{"distrib_optim_sharding_type", "fully_reshardable"}, {"singleton_local_shards", false}})},
   });
 }
 
@@ -196,11 +231,13 @@ class Share {
     anywhere("bucket", {mg::split_range(23, layout.tp * layout.pp, pp * layout.tp + tp)}, dp);
     anywhere("uneven", {mg::split_range(7, layout.tp, tp), mg::split_range(9, layout.pp, pp)}, dp);
     object("optimizer.param_groups", param_groups(), {.replica_id = rank});
+    object("optimizer.small_tensors", small_tensors(), {.replica_id = rank});
     // Pieces cannot be cut anew: where the layout is another one, the ranks share them in turn.
     const bool own = saved == layout;
     for (int i = own ? pp * layout.tp + tp : rank; i < saved.tp * saved.pp; i += layout.size()) {
-      object("rng_state", rng_state(i / saved.tp, i % saved.tp),
-             {.global_shape = {saved.pp, saved.tp}, .global_offset = {i / saved.tp, i % saved.tp}, .replica_id = own ? dp : 0});
+      object(
+          "rng_state", rng_state(i / saved.tp, i % saved.tp),
+          {.global_shape = {saved.pp, saved.tp}, .global_offset = {i / saved.tp, i % saved.tp}, .replica_id = own ? dp : 0});
     }
   }
 
@@ -208,8 +245,8 @@ class Share {
   void add_foreign(int rank) {
     for (int i = 0; i < foreign_objects; ++i) {
       mg::Object& data = foreign_.emplace_back();
-      state_.add(mg::make_sharded_object(
-          "foreign", data, {.global_shape = {foreign_objects}, .global_offset = {i}, .replica_id = rank}));
+      state_.add(mg::make_sharded_object("foreign", data,
+                                         {.global_shape = {foreign_objects}, .global_offset = {i}, .replica_id = rank}));
     }
   }
 
@@ -271,7 +308,8 @@ class Share {
       box.offsets.push_back(range.begin);
       box.sizes.push_back(range.size());
     }
-    state_.add(mg::make_sharded_at(key, new_part(number, box, 0), tensors[number].shape, box.offsets, {.replica_id = replica}));
+    state_.add(
+        mg::make_sharded_at(key, new_part(number, box, 0), tensors[number].shape, box.offsets, {.replica_id = replica}));
   }
   void object(const char* key, const Value& truth, const mg::ObjectOptions& options) {
     Item& item = objects_.emplace_back(Item{key, truth, mg::Object(truth)});
@@ -311,7 +349,8 @@ int save(const std::string& directory, const Layout& layout) {
 }
 
 /// Loads, compares and, where `copy` is not empty, saves again what was loaded, with objects of which nothing is known.
-int load(const std::string& directory, const Layout& layout, const Layout& saved, bool as_namespace, const std::string& copy) {
+int load(const std::string& directory, const Layout& layout, const Layout& saved, bool as_namespace,
+         const std::string& copy) {
   const auto wrong = mg::run_threads(layout.size(), [&](auto& world) {
     Share share(layout, saved, world.rank());
     share.clear();
@@ -323,7 +362,7 @@ int load(const std::string& directory, const Layout& layout, const Layout& saved
     if (!copy.empty()) {
       if (world.rank() == 0) {
         std::set<std::string> keys;
-        for (const auto& [key, reason] : report.not_understood) keys.insert(key);
+        for (const auto& [key, reason] : report.not_understood) keys.insert(key + " " + reason);
         for (const std::string& key : keys) std::cout << key << "\n";
       }
       mg::save(copy, share.state(), world, {.flavour = mg::Flavour::torch_dist});
@@ -338,6 +377,27 @@ int load(const std::string& directory, const Layout& layout, const Layout& saved
   return keys.empty() ? 0 : 1;
 }
 
+/// Loads the embedding for a vocabulary of another size, padded with zeros or cut off.
+int load_padded(const std::string& directory, const Layout& layout, int rows) {
+  const auto wrong = mg::run_threads(layout.size(), [&](auto& world) {
+    const int tp = world.rank() % layout.tp, local = rows / layout.tp;
+    std::vector<float> values(static_cast<std::size_t>(local) * 6, 7.0F);
+    mg::ShardedStateDict<mg::TensorView> state;
+    state.add(mg::make_sharded_grid(tensors[0].key, mg::view_of(values, {local, 6}), {{0, tp, layout.tp}},
+                                    {.replica_id = world.rank() / layout.tp, .allow_shape_mismatch = true}));
+    mg::load(directory, state, world);
+    int count = 0;
+    for (int i = 0; i < local * 6; ++i) {
+      const int index = tp * local * 6 + i;
+      count += values[static_cast<std::size_t>(i)] == static_cast<float>(index < 24 * 6 ? index : 0) ? 0 : 1;
+    }
+    return count;
+  });
+  const bool right = std::all_of(wrong.begin(), wrong.end(), [](int count) { return count == 0; });
+  if (!right) std::cerr << "the padded embedding differs\n";
+  return right ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -348,12 +408,14 @@ int main(int argc, char** argv) {
     if (verb == "load-ours" && argc == 9) return load(argv[2], layout_at(3), layout_at(6), false, "");
     if (verb == "load-theirs" && argc == 9) return load(argv[2], layout_at(3), layout_at(6), true, "");
     if (verb == "copy-theirs" && argc == 10) return load(argv[2], layout_at(3), layout_at(6), true, argv[9]);
+    if (verb == "load-padded" && argc == 7) return load_padded(argv[2], layout_at(3), std::atoi(argv[6]));
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;
   }
   std::cerr << "usage: megatron save DIRECTORY TP PP DP\n"
                "       megatron load-ours|load-theirs DIRECTORY TP PP DP SAVED_TP SAVED_PP SAVED_DP\n"
-               "       megatron copy-theirs DIRECTORY TP PP DP SAVED_TP SAVED_PP SAVED_DP COPY\n";
+               "       megatron copy-theirs DIRECTORY TP PP DP SAVED_TP SAVED_PP SAVED_DP COPY\n"
+               "       megatron load-padded DIRECTORY TP PP DP ROWS\n";
   return 2;
 }
