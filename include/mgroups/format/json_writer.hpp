@@ -81,7 +81,10 @@ class JsonWriter {
         if (!std::isfinite(number)) throw InvalidArgument("JSON has no infinity and no NaN");
       }
       char digits[64];
-      text_.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+      const std::string_view spelling(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+      text_ += spelling;
+      // Without a point, readers take it for an integer, and refuse one that does not fit into 64 bits.
+      if (std::floating_point<T> && spelling.find_first_of(".e") == std::string_view::npos) text_ += ".0";
     }
     return *this;
   }

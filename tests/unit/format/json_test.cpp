@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The mgroups authors
 #include <mgroups/format/json.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -169,4 +170,16 @@ TEST_CASE("json writer: compact and indented") {
   CHECK(parse(compact.text()).root().at("a\"\\\n\x01").as_int64() == 1);
   std::string out;
   CHECK_THROWS_AS(mg::append_json_string(out, "\xFF"), mg::InvalidArgument);
+}
+
+TEST_CASE("json writer: a real number stays one") {
+  for (const double number : {1.0, -0.0, 18446744073709551616.0, 12345678901234567890.0, 1e300, 5e-324}) {
+    CAPTURE(number);
+    mg::JsonWriter json;
+    json.value(number);
+    const auto document = parse(json.text());
+    CHECK(document.root().kind() == mg::JsonKind::real);
+    CHECK(document.root().as_double() == number);
+    CHECK(std::signbit(document.root().as_double()) == std::signbit(number));
+  }
 }
