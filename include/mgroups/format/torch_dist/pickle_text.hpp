@@ -64,7 +64,10 @@ inline void append_pickle_text(std::string& out, PickleValue value, std::size_t 
     case PickleKind::list: return bracketed("[", "]");
     case PickleKind::dict: return bracketed("{", "}");
     case PickleKind::set: return bracketed("set(", ")");
-    case PickleKind::global: out += concat(value.module_name(), '.', value.class_name()); return;
+    case PickleKind::global:
+      // Each may be as long as the file; to_string cuts what this leaves of a character.
+      out += concat(value.module_name().substr(0, limit), '.', value.class_name().substr(0, limit));
+      return;
     case PickleKind::object: return append_pickle_object(out, value, limit, depth - 1);
     case PickleKind::persistent:
       out += '<';

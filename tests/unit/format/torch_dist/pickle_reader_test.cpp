@@ -220,6 +220,19 @@ TEST_CASE("pickle reader: billion laughs, cycles and depth cost no more than the
   CHECK(contains(shown(deep), "[[[[..."));
 }
 
+TEST_CASE("pickle reader: a long name is cut before it is shown, not after") {
+  const std::string name(100'000, 'n');
+  std::vector<std::byte> out;
+  mg::PickleWriter w(out);
+  w.protocol().global(name, "\u00fc" + name).stop();
+  const mg::PickleDocument document(out, "some.pkl");
+  for (const std::size_t limit : {3u, 60u}) {
+    const std::string text = mg::to_string(document.root(), limit);
+    CHECK(text == name.substr(0, limit) + "...");
+    CHECK(text.capacity() < 1000);
+  }
+}
+
 TEST_CASE("pickle reader: every cut and every flipped bit of real pickles is refused or read") {
   for (const char* name : {"torch1.13_py3.11.2_basic", "torch2.14_dtensor_2ranks_thread2", "torch2.6_py3.13_basic"}) {
     const auto path = mgroups_test::fixture(std::string(name) + "/.metadata");
