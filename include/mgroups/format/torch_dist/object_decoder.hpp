@@ -2,10 +2,10 @@
 // SPDX-FileCopyrightText: The mgroups authors
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,15 +48,23 @@ class ObjectDecoder {
     bytes_left_ -= bytes;
   }
 
+  void spend_nodes(std::uint64_t nodes) {
+    if (nodes > nodes_left_) archive_.fail("repeats one value so often that it would take many times the file's size");
+    nodes_left_ -= nodes;
+  }
+
+  /// Containers pay for their elements before they make room for them: one that holds itself would do so at each level.
   [[nodiscard]] Value::List elements(PickleValue in, int depth) {
+    spend_nodes(in.size());
     Value::List out;
-    out.reserve(std::min<std::size_t>(in.size(), nodes_left_));
+    out.reserve(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) out.push_back(decode(in[i], depth));
     return out;
   }
   [[nodiscard]] Value dict(PickleValue in, int depth) {
+    spend_nodes(2 * std::uint64_t{in.size()});
     Value::Dict out;
-    out.reserve(std::min<std::size_t>(in.size(), nodes_left_));
+    out.reserve(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) {
       Value key = decode(in.key(i), depth);
       out.emplace_back(std::move(key), decode(in.value(i), depth));
@@ -65,7 +73,6 @@ class ObjectDecoder {
   }
 
   [[nodiscard]] Value decode(PickleValue in, int depth) {
-    if (nodes_left_-- == 0) archive_.fail("repeats one value so often that it would take many times the file's size");
     if (depth > most_depth) refuse(concat("holds a value nested deeper than ", most_depth));
     switch (in.kind()) {
       case PickleKind::none: return {};
@@ -115,6 +122,7 @@ class ObjectDecoder {
     if (callable.is_global("collections", "OrderedDict") && in.args().size() == 0) {
       return in.items() ? dict(*in.items(), depth + 1) : Value::dict();
     }
+    spend_nodes(2);  // state and items
     Value::Instance out{global(callable), elements(in.args(), depth + 1), {}, {}};
     if (const auto state = in.state()) out.state.push_back(decode(*state, depth + 1));
     if (const auto items = in.items()) out.items.push_back(decode(*items, depth + 1));
@@ -143,24 +151,19 @@ class ObjectDecoder {
   }
 
   [[nodiscard]] Value tensor(PickleValue in) {
-    const StoredTensor stored = stored_tensor(archive_, in, big_endian_);
+    TensorDecoder decoder(archive_, big_endian_);
+    const StoredTensor stored = decoder.decode(in);
     const std::size_t item = size_of(stored.dtype);
     if (stored.big_endian && item > 1) refuse("holds a tensor in big-endian byte order, which is not read");
     Value::Tensor out{stored.dtype, stored.shape, {}};
     const auto count = static_cast<std::uint64_t>(numel(stored.shape));
     spend_bytes(count * item);
+    if (count == 0) return out;
     // The whole storage, checked, since its checksum covers all of it.
     std::vector<std::byte> scratch;
-    const ArchiveRecord* record = nullptr;
-    for (const ArchiveRecord& candidate : archive_.records()) {
-      if (candidate.name.starts_with("data/") && candidate.size == stored.storage_bytes &&
-          archive_.data_offset(candidate) == stored.storage_begin) {
-        record = &candidate;
-      }
-    }
-    if (record == nullptr || count == 0) return out;
-    spend_bytes(record->size);
-    const auto storage = archive_.view_record(*record, scratch);
+    const ArchiveRecord& record = decoder.record();
+    spend_bytes(record.size);
+    const auto storage = archive_.view_record(record, scratch);
     const std::byte* const first = storage.data() + (stored.data_offset - stored.storage_begin);
     out.bytes.resize(static_cast<std::size_t>(count) * item);
     Dims index = Dims::filled(stored.shape.rank(), 0);

@@ -59,6 +59,8 @@ class TensorDecoder {
     check_bounds(first, elements);
     return out_;
   }
+  /// That of the storage of the tensor decoded last.
+  [[nodiscard]] const ArchiveRecord& record() const noexcept { return *record_; }
 
  private:
   [[nodiscard]] static bool is_call(PickleValue value, std::string_view function) {
@@ -92,6 +94,7 @@ class TensorDecoder {
     out_.storage_begin = archive_.data_offset(record);
     out_.storage_bytes = record.size;
     out_.crc = record.crc;
+    record_ = &record;
     return record.size / width;
   }
   void set_dtype(PickleValue storage_class, std::optional<PickleValue> dtype_value) {
@@ -145,6 +148,7 @@ class TensorDecoder {
   }
 
   const Archive& archive_;
+  const ArchiveRecord* record_ = nullptr;
   StoredTensor out_;
 };
 
