@@ -26,6 +26,9 @@ inline constexpr std::string_view save_id_attribute = "mgroups_save_id";
 /// Reads single fields of the metadata's classes; whatever is not as it should be is an error that names file and key.
 class MetadataFields {
  public:
+  /// Attributes are searched one by one, and a pickle may give many objects the same ones. Torch's classes have up to seven.
+  static constexpr std::size_t most_attributes = 100;
+
   explicit MetadataFields(std::string_view file_name) : file_(file_name) {}
 
   [[noreturn]] void fail(std::string_view key, const std::string& what) const {
@@ -52,6 +55,11 @@ class MetadataFields {
     return std::find(std::begin(modules), std::end(modules), type.module_name()) != std::end(modules);
   }
   [[nodiscard]] PickleValue need(std::string_view key, PickleValue value, std::string_view attribute) const {
+    const auto state = value.state();
+    const auto large = [](PickleValue part) { return part.is(PickleKind::dict) && part.size() > most_attributes; };
+    const bool pair = state && state->is(PickleKind::tuple) && state->size() == 2;
+    if (state && (pair ? large((*state)[0]) || large((*state)[1]) : large(*state)))
+      fail(key, concat("has an object of more than ", most_attributes, " attributes, which is none of torch's"));
     const auto found = value.attribute(attribute);
     if (!found) fail(key, concat("lacks ", attribute, " in ", to_string(value, 160)));
     return *found;

@@ -34,7 +34,7 @@ namespace detail {
 class MetadataReader : private MetadataFields {
  public:
   MetadataReader(std::span<const std::byte> bytes, std::string_view file_name)
-      : MetadataFields(file_name), document_(bytes, file_name) {}
+      : MetadataFields(file_name), document_(bytes, file_name), spare_(32 * std::uint64_t{bytes.size()} + 65536) {}
 
   [[nodiscard]] CheckpointMetadata read() {
     const PickleValue root = document_.root();
@@ -58,6 +58,8 @@ class MetadataReader : private MetadataFields {
 
  private:
   static constexpr std::uint32_t no_file = 0xFFFFFFFFu;
+  // What nests values along a path recurses; Python itself stops at a thousand.
+  static constexpr std::size_t longest_path = 200;
 
   struct Slot {
     TensorEntry* tensor = nullptr;
@@ -66,6 +68,12 @@ class MetadataReader : private MetadataFields {
     std::size_t next = 0;              // the chunk that the next entry is expected to name
     std::vector<std::uint32_t> order;  // chunks by offset; made when it is needed
   };
+
+  /// A pickle repeats a value in one or two bytes, however large it is: what is copied or hashed each time is counted.
+  void spend(std::string_view key, std::uint64_t bytes) {
+    if (bytes > spare_) fail(key, "repeats values so often that they would take more than 32 times the bytes of the file");
+    spare_ -= bytes;
+  }
 
   void read_entries(PickleValue entries) {
     slots_.reserve(entries.size());
@@ -91,11 +99,12 @@ class MetadataReader : private MetadataFields {
       slots_.push_back(std::move(slot));
     }
   }
-  [[nodiscard]] TensorEntry read_tensor(std::string_view key, PickleValue value) const {
+  [[nodiscard]] TensorEntry read_tensor(std::string_view key, PickleValue value) {
     TensorEntry entry(read_dtype(key, need(key, value, "properties")), dims(key, need(key, value, "size")));
     if (!countable(entry.shape)) fail(key, concat("has a shape of too many elements, ", to_string(entry.shape)));
     const PickleValue chunks = need(key, value, "chunks");
     if (!chunks.is(PickleKind::list) && !chunks.is(PickleKind::tuple)) fail(key, "has no list of chunks");
+    spend(key, chunks.size() * (sizeof(StorageInfo) + 2 * sizeof(std::int64_t) * entry.shape.size()));
     entry.reserve(chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const PickleValue chunk = chunks[i];
@@ -114,7 +123,7 @@ class MetadataReader : private MetadataFields {
     const PickleValue dtype = (*state)[0], layout = (*state)[1];
     if (layout.is(PickleKind::object) && layout.args().size() == 1 && layout.args()[0].is(PickleKind::string) &&
         layout.args()[0].as_string() != "torch.strided") {
-      refuse(key, concat("has layout ", layout.args()[0].as_string(), "; mgroups reads dense tensors"));
+      refuse(key, concat("has layout ", in_quotes(layout.args()[0].as_string()), "; mgroups reads dense tensors"));
     }
     const auto known =
         dtype.is(PickleKind::global) && dtype.module_name() == "torch" ? dtype_from_name(dtype.class_name()) : std::nullopt;
@@ -128,6 +137,7 @@ class MetadataReader : private MetadataFields {
       if (!is_instance(index, "MetadataIndex"))
         fail({}, concat("has an entry in storage_data under ", to_string(index, 100)));
       const std::string_view key = key_text(need({}, index, "fqn"));
+      spend(key, key.size());
       const auto found = index_.find(key);
       if (found == index_.end()) fail(key, "stands in storage_data, but not in state_dict_metadata");
       Slot& slot = slots_[found->second];
@@ -272,14 +282,20 @@ class MetadataReader : private MetadataFields {
     for (std::size_t i = 0; i < paths.size(); ++i) {
       const PickleValue path = paths.value(i);
       if (!paths.key(i).is(PickleKind::string) || (!path.is(PickleKind::tuple) && !path.is(PickleKind::list))) continue;
+      if (path.size() > longest_path) continue;
+      const std::string_view key = paths.key(i).as_string();
+      spend(key, key.size() + path.size() * sizeof(PathElement));
       std::vector<PathElement> elements;
+      elements.reserve(path.size());
       for (std::size_t k = 0; k < path.size(); ++k) {
-        if (path[k].is(PickleKind::string)) elements.emplace_back(std::string(path[k].as_string()));
+        if (path[k].is(PickleKind::string)) {
+          spend(key, path[k].as_string().size());
+          elements.emplace_back(std::string(path[k].as_string()));
+        }
         if (path[k].is(PickleKind::integer)) elements.emplace_back(path[k].as_int());
       }
       // A planner of somebody's own may keep other things here.
-      if (elements.size() == path.size())
-        out_.paths.insert_or_assign(std::string(paths.key(i).as_string()), std::move(elements));
+      if (elements.size() == path.size()) out_.paths.insert_or_assign(std::string(key), std::move(elements));
     }
   }
   void read_original_shapes(PickleValue extra) {
@@ -287,6 +303,8 @@ class MetadataReader : private MetadataFields {
     for (std::size_t i = 0; i < extra.size(); ++i) {
       if (!extra.key(i).is(PickleKind::string) || !extra.value(i).is(PickleKind::dict)) continue;
       const std::string_view key = extra.key(i).as_string();
+      if (extra.value(i).size() > most_attributes) fail(key, "has more notes of Megatron-Core's than it ever makes");
+      spend(key, key.size());
       const auto shape = extra.value(i).lookup("nd_reformulated_orig_global_shape");
       if (shape && !shape->is_none()) out_.original_shapes.insert_or_assign(std::string(key), dims(key, *shape));
     }
@@ -298,14 +316,16 @@ class MetadataReader : private MetadataFields {
   std::unordered_map<std::string_view, std::uint32_t> index_;
   std::unordered_map<std::string_view, std::uint32_t> files_;
   std::uint32_t last_path_ = no_node, last_file_ = no_file;
+  std::uint64_t spare_;
 };
 
 }  // namespace detail
 
 /// Reads `.metadata` as torch 1.13 to 2.14 and Megatron-Core write it; every class but theirs is skipped, nothing is
-/// executed. Local, blocking; memory: about four times the input, while it runs. Throws FormatError naming `file_name`
-/// and key where the file contradicts itself or names files outside of its folder. Whether the chunks cover their tensors, and whether files are long enough, is
-/// for the reader of the data to check.
+/// executed. Local, blocking; memory: about four times the input, while it runs, and some hundred times at most, whatever
+/// the input. Throws FormatError naming `file_name` and key where the file contradicts itself, names files outside of its
+/// folder, or repeats values without end. Whether the chunks cover their tensors, and whether files are long enough, is for
+/// the reader of the data to check.
 [[nodiscard]] inline CheckpointMetadata parse_metadata(std::span<const std::byte> bytes, std::string_view file_name) {
   return detail::MetadataReader(bytes, file_name).read();
 }

@@ -63,6 +63,17 @@ struct Forge {
               const char* dtype = "float32", const char* layout = "torch.strided") {
     w.text(key);
     begin(types, "TensorStorageMetadata");
+    properties(dtype, layout);
+    w.text("size").integers(shape).text("chunks").empty_list().mark();
+    for (const auto& [offsets, sizes] : chunks) {
+      begin(types, "ChunkStorageMetadata");
+      w.text("offsets").integers(offsets).text("sizes").integers(sizes);
+      end();
+    }
+    w.appends();
+    end();
+  }
+  void properties(const char* dtype = "float32", const char* layout = "torch.strided") {
     w.text("properties").global(types, "TensorProperties").tuple(0).new_object().mark();
     w.global("torch", dtype)
         .global("torch.serialization", "_get_layout")
@@ -72,14 +83,7 @@ struct Forge {
         .boolean(false)
         .none()
         .boolean(false);
-    w.marked_tuple().build().text("size").integers(shape).text("chunks").empty_list().mark();
-    for (const auto& [offsets, sizes] : chunks) {
-      begin(types, "ChunkStorageMetadata");
-      w.text("offsets").integers(offsets).text("sizes").integers(sizes);
-      end();
-    }
-    w.appends();
-    end();
+    w.marked_tuple().build();
   }
   void places() { w.set_items().text("planner_data").none().text("storage_data").empty_dict().mark(); }
   void place(const char* key, std::vector<std::int64_t> offset, const char* path = "a", std::int64_t at = 0,
@@ -299,6 +303,65 @@ TEST_CASE("metadata: planner paths of the fixtures") {
         Path{std::string("opt"), std::string("state"), std::int64_t{0}, std::string("exp")});
   CHECK(m.paths.at("opt.param_groups.0.lr") ==
         Path{std::string("opt"), std::string("param_groups"), std::int64_t{0}, std::string("lr")});
+}
+
+// A pickle repeats values by reference, in two bytes; each time they would be copied, or looked at.
+TEST_CASE("metadata: a value that is repeated without end is refused, not copied") {
+  const auto repeat = [](mg::PickleWriter& w, int times) {
+    w.put(0);
+    for (int i = 1; i < times; ++i) w.get(0);
+  };
+  const auto under_many_keys = [](mg::PickleWriter& w, int keys) {
+    w.put(1);
+    for (int i = 1; i < keys; ++i) w.text(mg::concat(i)).get(1);
+  };
+  const auto paths = [&](Forge& forge, const std::string& step, int steps, int keys) {
+    forge.open();
+    forge.w.set_items().text("storage_data").empty_dict().text("planner_data").empty_dict().mark();
+    forge.w.text("0").mark().text(step);
+    repeat(forge.w, steps);
+    forge.w.marked_tuple();
+    under_many_keys(forge.w, keys);
+  };
+  const auto chunks = [&](Forge& forge, int chunks_of_each, int keys) {
+    forge.open();
+    forge.w.text("0");
+    forge.begin(forge.types, "TensorStorageMetadata");
+    forge.properties();
+    forge.w.text("size").integers(Shape{0}).text("chunks").empty_list().mark();
+    forge.begin(forge.types, "ChunkStorageMetadata");
+    forge.w.text("offsets").integers(Shape{0}).text("sizes").integers(Shape{0});
+    forge.end();
+    repeat(forge.w, chunks_of_each);
+    forge.w.appends();
+    forge.end();
+    under_many_keys(forge.w, keys);
+    forge.places();
+  };
+
+  Forge long_steps, many_steps, deep, deepest, many_chunks, few_chunks, attributes;
+  paths(long_steps, std::string(5000, 'x'), 50, 1);
+  CHECK(contains(long_steps.fault(), "repeats values so often"));
+  paths(many_steps, "x", 100, 500);
+  CHECK(contains(many_steps.fault(), "repeats values so often"));
+  // What puts values at their paths recurses.
+  paths(deep, "x", 200, 1);
+  CHECK(deep.read().paths.at("0").size() == 200);
+  paths(deepest, "x", 201, 1);
+  CHECK(deepest.read().paths.empty());
+
+  chunks(few_chunks, 10, 4);
+  CHECK(few_chunks.read().tensors.size() == 4);
+  chunks(many_chunks, 2000, 100);
+  CHECK(contains(many_chunks.fault(), "repeats values so often"));
+
+  attributes.open();
+  attributes.w.text("w");
+  attributes.begin(attributes.types, "TensorStorageMetadata");
+  for (int i = 0; i < 2 * 101; ++i) attributes.w.none();
+  attributes.end();
+  attributes.places();
+  CHECK(contains(attributes.fault(), "more than 100 attributes"));
 }
 
 TEST_CASE("metadata: what cannot be written is refused before the first byte") {
