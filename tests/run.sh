@@ -13,13 +13,16 @@ usage: tests/run.sh [--quick | --full] [--no-install] [--help] [-- ARGUMENTS OF 
 Builds mgroups and runs its tests; the output ends on ctest's closing lines. Says first which Debian packages
 are missing and installs them (as root).
 
-  (default)      an optimised build and its tests; again under ASan+UBSan and TSan; interop with PyTorch from PyPI
-  --quick        for the inner loop: unoptimised, no interop, no sanitizers, no GPU sources, no header tests
-  --full         everything: also with g++ 11 and clang 16
+  (default)      an optimised build and its tests; again under ASan+UBSan and TSan; each reader fuzzed for a
+                 few seconds; interop with PyTorch from PyPI
+  --quick        for the inner loop: unoptimised, no interop, no sanitizers, no fuzzing, no GPU sources, no
+                 header tests
+  --full         everything: also with g++ 11 and clang 16, and longer fuzzing
   --no-install   install no packages; name what is missing and stop
 
 environment: MGROUPS_SHARED_DIR      the folder with the fixtures (../shared beside the checkout)
              MGROUPS_PROPERTY_CASES  cases of each property test
+             MGROUPS_FUZZ_SECONDS    how long each reader is fuzzed (10; with --full 120)
              PYTHON                  the python3 for build/venv
 exit status: 0 all passed, 2 wrong usage, 3 packages are missing, others: a build or a test failed
 TEXT
@@ -48,11 +51,11 @@ need_library libssl-dev openssl/evp.h
 need_library libcli11-dev CLI/CLI.hpp
 if [ $tests != quick ]; then
   "$python" -c 'import ensurepip' 2>/dev/null || missing_packages+=(python3-venv)
+  need clang-16 clang++-16
+  need libclang-rt-16-dev /usr/lib/llvm-16/lib/clang/16/lib/linux
 fi
 if [ $tests = release-full ]; then
   need g++-11 g++-11
-  need clang-16 clang++-16
-  need libclang-rt-16-dev /usr/lib/llvm-16/lib/clang/16/lib/linux
 fi
 install_missing
 MGROUPS_SHARED_DIR=$(realpath -m "${MGROUPS_SHARED_DIR:-../shared}")
