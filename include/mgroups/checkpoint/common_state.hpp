@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -109,6 +110,24 @@ inline void flatten_common(const Value& value, std::vector<PathElement>& path, s
   return out;
 }
 
+/// Refuses items of bytes that overlap: all of them are read, and would take many times the memory of their file.
+inline void check_no_overlap(const OpenedCheckpoint& opened) {
+  std::vector<std::pair<StorageInfo, std::string_view>> order;
+  for (const auto& [key, at] : opened.metadata.objects) order.emplace_back(at, key);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first.file, a.first.offset, a.first.length) < std::tie(b.first.file, b.first.offset, b.first.length);
+  });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const auto& [before, other] = order[i - 1];
+    const auto& [at, key] = order[i];
+    if (before.file != at.file || before.offset + before.length <= at.offset) continue;
+    const std::string path = join_path(opened.directory, opened.metadata.files[at.file]);
+    throw FormatError(concat("the objects '", other, "' and '", key, "' overlap in ", path, " at byte ", at.offset,
+                             "; .metadata is damaged"),
+                      {.verb = "load", .key = std::string(key), .file = path});
+  }
+}
+
 /// Reads the common state: `common.pt`, else Megatron's item, else, in a checkpoint of PyTorch, every item of bytes that
 /// is not `taken` by somebody else.
 [[nodiscard]] inline StoredCommon read_common(FileSystem& files, const OpenedCheckpoint& opened,
@@ -128,6 +147,7 @@ inline void flatten_common(const Value& value, std::vector<PathElement>& path, s
     return out;
   }
   if (opened.flavour == Flavour::torch_dist) return out;
+  check_no_overlap(opened);
   for (const auto& [key, at] : opened.metadata.objects) {
     if (taken.contains(key) || opened.metadata.unreadable.contains(key)) continue;
     const auto known = opened.metadata.paths.find(key);

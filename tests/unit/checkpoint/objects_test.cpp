@@ -12,12 +12,15 @@
 #include <mgroups/comm/solo.hpp>
 #include <mgroups/comm/threads.hpp>
 #include <mgroups/core/value.hpp>
+#include <mgroups/format/torch_dist/metadata.hpp>
+#include <mgroups/format/torch_dist/object_encoder.hpp>
 #include <mgroups/shard/sharded_object.hpp>
 #include <mgroups/shard/state_dict.hpp>
 
 #include <doctest/doctest.h>
 
 #include "support/fixtures.hpp"
+#include "support/memory_files.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -233,4 +236,27 @@ TEST_CASE("replicas that differ are refused by key and ranks when asked for") {
     CHECK(contains(text, "'norm'"));
     CHECK(contains(text, "on ranks 0 and 2 differ"));
   }
+}
+
+TEST_CASE("objects that share bytes of their file are refused: the common state would grow without end") {
+  const auto archive = mg::encode_object(every_kind(1));
+  const auto fault = [&](std::uint64_t second) {
+    mg::CheckpointMetadata metadata;
+    metadata.files = {"__0_0.distcp"};
+    metadata.objects.emplace("a", mg::StorageInfo{0, 0, archive.size()});
+    metadata.objects.emplace("b", mg::StorageInfo{0, second, archive.size()});
+    const auto described = mg::write_metadata(metadata);
+    auto data = archive;
+    data.insert(data.end(), archive.begin(), archive.end());
+    MemoryFiles files;
+    files.add("run/.metadata", described);
+    files.add("run/__0_0.distcp", data);
+    mg::LoadOptions options;
+    options.files = &files;
+    const mg::CheckpointReader reader("run", options);
+    return error_text<mg::FormatError>([&] { static_cast<void>(reader.read_common()); });
+  };
+  CHECK(fault(archive.size()) == "no such error");
+  CHECK(contains(fault(0), "'a' and 'b' overlap in run/__0_0.distcp at byte 0"));
+  CHECK(contains(fault(archive.size() - 1), "overlap"));
 }
