@@ -2,17 +2,22 @@
 # SPDX-FileCopyrightText: The mgroups authors
 """What `mgroups convert` writes, as PyTorch and safetensors read it; what they write, as it converts it."""
 
+import argparse
 import json
 import os
+import socket
 import subprocess
-import sys
 import tempfile
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 MGROUPS = os.path.join(os.environ["MGROUPS_TOOL_DIR"], "mgroups")
 
@@ -134,8 +139,42 @@ def check_saved_over(scratch):
     assert same(load_file(out), newer)
 
 
+def save_without_collectives(rank, path, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    weight = distribute_tensor(numbered((5, 3), torch.float32), init_device_mesh("cpu", (2,)), [Shard(0)])
+    dcp.save({"w": weight, "r": numbered((4,), torch.int64), "o": {"step": 3}}, checkpoint_id=path, use_collectives=False)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def check_rank_metadata(scratch):
+    """Saved without collectives: every rank's own .metadata, which together are one."""
+    path, out = os.path.join(scratch, "ranks"), os.path.join(scratch, "out.safetensors")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    mp.spawn(save_without_collectives, (path, port), nprocs=2)
+    assert not os.path.exists(os.path.join(path, ".metadata"))
+    assert "is whole" in run("verify", path)
+    run("convert", path, out, "--to", "safetensors", "--drop-objects")
+    assert same(load_file(out), {"w": numbered((5, 3), torch.float32), "r": numbered((4,), torch.int64)})
+    os.remove(os.path.join(path, "__1.metadata"))
+    done = subprocess.run([MGROUPS, "verify", path], capture_output=True, text=True)
+    assert done.returncode == 1 and "no stored chunk holds [3:5, 0:3]" in done.stdout, done.stdout
+
+
+def check_instances(scratch):
+    """An instance of a class, written from its parts, is what Python makes of it."""
+    path = os.path.join(scratch, "dcp")
+    run("convert", os.path.join(os.environ["MGROUPS_SHARED_DIR"], "fixtures", "mcoreHEAD_torch2.14"), path, "--to", "dcp")
+    state = {"args": argparse.Namespace(), "iteration": 0}
+    dcp.load(state, checkpoint_id=path, no_dist=True)
+    assert state == {"args": argparse.Namespace(foo=1, bar="x"), "iteration": 123}, state
+
+
 if __name__ == "__main__":
-    for check in (check_safetensors, check_nested, check_saved_over):
+    for check in (check_safetensors, check_nested, check_saved_over, check_rank_metadata, check_instances):
         with tempfile.TemporaryDirectory() as scratch:
             check(scratch)
     print("converted both ways, bit for bit")

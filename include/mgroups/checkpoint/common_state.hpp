@@ -128,7 +128,7 @@ inline void check_no_overlap(const OpenedCheckpoint& opened) {
   }
 }
 
-/// Reads the common state: `common.pt`, else Megatron's item, else, in a checkpoint of PyTorch, every item of bytes that
+/// Reads the common state: Megatron's item, else `common.pt` (beside an item it is what an earlier save has left), else, in a checkpoint of PyTorch, every item of bytes that
 /// is not `taken` by somebody else.
 [[nodiscard]] inline StoredCommon read_common(FileSystem& files, const OpenedCheckpoint& opened,
                                               const std::set<std::string, std::less<>>& taken) {
@@ -137,13 +137,13 @@ inline void check_no_overlap(const OpenedCheckpoint& opened) {
   const auto read_at = [&](const std::string& key, const StorageInfo& at) {
     return read_item(files, opened, opened.metadata.files[at.file], at.offset, at.length, key);
   };
-  if (files.status(path).kind == FileKind::file) {
-    out.file = read_item(files, opened, common_name, 0, files.status(path).size, "the common state");
-    return out;
-  }
   const auto item = opened.metadata.objects.find(common_key);
   if (item != opened.metadata.objects.end()) {
     out.items.push_back({item->first, {}, read_at(item->first, item->second)});
+    return out;
+  }
+  if (files.status(path).kind == FileKind::file) {
+    out.file = read_item(files, opened, common_name, 0, files.status(path).size, "the common state");
     return out;
   }
   if (opened.flavour == Flavour::torch_dist) return out;

@@ -17,6 +17,7 @@
 
 #include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
+#include <mgroups/checkpoint/rank_metadata.hpp>
 #include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
@@ -63,7 +64,7 @@ namespace detail {
     const std::string path = join_path(directory, name);
     if (name.ends_with(".distcp")) data_files.push_back(name);
     if (is_leftover_name(name) || files.status(path).kind != FileKind::directory) continue;
-    if (has_file(path, metadata_name) || has_data(path, ".safetensors")) {
+    if (has_file(path, metadata_name) || has_file(path, "__0.metadata") || has_data(path, ".safetensors")) {
       checkpoints.push_back(name);
     } else if (has_data(path, ".distcp")) {
       unfinished.push_back(name);
@@ -161,10 +162,12 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
 /// Files of the directory that no part of the checkpoint lies in: those of an earlier save, and somebody else's.
 [[nodiscard]] inline std::vector<std::string> extra_files(FileSystem& files, const OpenedCheckpoint& opened) {
   const std::set<std::string_view> own(opened.metadata.files.begin(), opened.metadata.files.end());
+  std::vector<std::string> ranks = rank_metadata_names(files, opened.directory);
+  if (files.status(join_path(opened.directory, std::string(metadata_name))).kind == FileKind::file) ranks.clear();
   std::vector<std::string> out;
   for (const std::string& name : files.list(opened.directory)) {
     if (name == metadata_name || name == marker_name || name == common_name || name == ChecksumFile::name ||
-        name == manifest_name || own.contains(name)) {
+        name == manifest_name || own.contains(name) || std::find(ranks.begin(), ranks.end(), name) != ranks.end()) {
       continue;
     }
     if (files.status(join_path(opened.directory, name)).kind == FileKind::file) out.push_back(name);
@@ -174,7 +177,8 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
 
 }  // namespace detail
 
-/// Reads and validates `.metadata`, against its checksum where there is one and `verify` asks for it. Local, blocking.
+/// Reads and validates `.metadata`, against its checksum where there is one and `verify` asks for it; where each rank has
+/// written its own, all of them. Local, blocking.
 /// Throws CheckpointError when there is no checkpoint, FormatError when `.metadata` is not what it should be.
 [[nodiscard]] inline OpenedCheckpoint open_checkpoint(FileSystem& files, const std::string& directory,
                                                       Verify verify = Verify::touched) {
@@ -182,6 +186,12 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
   out.directory = committed_path(files, directory);
   const std::string path = join_path(out.directory, std::string(detail::metadata_name));
   if (files.status(path).kind != FileKind::file) {
+    const std::vector<std::string> parts = detail::rank_metadata_names(files, out.directory);
+    for (const std::string& name : parts) {
+      const std::string part = join_path(out.directory, name);
+      detail::merge_metadata(out.metadata, parse_metadata(detail::read_whole_file(files, part), part), part);
+    }
+    if (!parts.empty()) return out;
     throw CheckpointError(concat("no checkpoint at ", directory, ": ", detail::why_not_a_checkpoint(files, directory)),
                           {.verb = "load", .file = directory});
   }

@@ -75,7 +75,7 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
   std::vector<std::byte> verdict;
   on_all_ranks(comm, "load", [&] {
     if (!leads) return;
-    const LoadPlanner planner(*opened, options);
+    LoadPlanner planner(*opened, options);
     const LoadReport report = planner.report(requests);
     WireWriter writer(verdict);
     to_wire(writer, report);

@@ -18,6 +18,7 @@
 
 #include <mgroups/checkpoint/chunk_index.hpp>
 #include <mgroups/checkpoint/directory.hpp>
+#include <mgroups/checkpoint/flattened.hpp>
 #include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
@@ -65,7 +66,7 @@ class LoadPlanner {
   LoadPlanner(const OpenedCheckpoint& opened, const LoadOptions& options)
       : opened_(opened), metadata_(opened.metadata), options_(options) {}
 
-  [[nodiscard]] LoadReport report(const Parcels& requests) const {
+  [[nodiscard]] LoadReport report(const Parcels& requests) {
     LoadReport out;
     std::set<std::string_view> wanted, missing, mismatched;
     const auto mismatch = [&](std::string_view key, std::string reason) {
@@ -80,7 +81,7 @@ class LoadPlanner {
             mismatch(request.key, unreadable->second);
           } else if (found == metadata_.tensors.end()) {
             if (missing.insert(request.key).second) out.missing.emplace_back(request.key);
-          } else if (auto reason = fault_of(found->second, request)) {
+          } else if (auto reason = fault_of(seen_by(request, found->second), request)) {
             mismatch(request.key, std::move(*reason));
           }
         },
@@ -217,6 +218,17 @@ class LoadPlanner {
     return found != metadata_.objects.end() && found->first.starts_with(prefix) ? found->first : std::string();
   }
 
+  /// The tensor as the request sees it: one that Megatron-Core stored as flattened ranges can be asked for in its true shape.
+  [[nodiscard]] const TensorEntry& seen_by(const Request& request, const TensorEntry& stored) {
+    if (request.shape.rank() + 1 != stored.shape.rank() || metadata_.original_shapes.empty()) return stored;
+    auto known = flattened_.find(&stored);
+    if (known == flattened_.end()) {
+      known = flattened_.emplace(&stored, flattened_tensor(metadata_, request.key, stored)).first;
+      if (known->second) by_entry_.emplace(&known->second->entry, Flattened{&*known->second, &stored});
+    }
+    return known->second ? known->second->entry : stored;
+  }
+
   [[nodiscard]] std::optional<std::string> fault_of(const TensorEntry& stored, const Request& wanted) const {
     std::string reason;
     const bool shape_fits =
@@ -235,7 +247,8 @@ class LoadPlanner {
       writer.number(0);
       return;
     }
-    const TensorEntry& tensor = found->second;
+    const TensorEntry& tensor = seen_by(request, found->second);
+    const auto flattened = by_entry_.find(&tensor);
     writer.number(1);
     writer.number(static_cast<std::uint64_t>(tensor.dtype));
     writer.dims(tensor.shape);
@@ -249,6 +262,11 @@ class LoadPlanner {
     for (const std::size_t chunk : chunks) {
       writer.box(tensor.chunk_box(chunk));
       answer_storage(tensor.chunk_storage(chunk), writer, files);
+      writer.number(flattened != by_entry_.end() ? 1 : 0);
+      if (flattened == by_entry_.end()) continue;
+      const FlatPiece& piece = flattened->second.tensor->pieces[chunk];
+      writer.number(static_cast<std::uint64_t>(piece.first));
+      writer.dims(flattened->second.stored->chunk_box(piece.chunk).sizes);
     }
   }
   void answer_storage(const StorageInfo& storage, WireWriter& writer, std::set<std::uint32_t>& files) const {
@@ -272,7 +290,13 @@ class LoadPlanner {
   const OpenedCheckpoint& opened_;
   const CheckpointMetadata& metadata_;
   const LoadOptions& options_;
+  struct Flattened {
+    const FlattenedTensor* tensor;
+    const TensorEntry* stored;
+  };
   std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
+  std::map<const TensorEntry*, std::optional<FlattenedTensor>> flattened_;
+  std::unordered_map<const TensorEntry*, Flattened> by_entry_;
 };
 
 }  // namespace detail

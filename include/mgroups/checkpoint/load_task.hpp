@@ -62,11 +62,17 @@ class LoadTask {
       for (auto n = reader.number(); n > 0; --n) {
         const Box chunk = reader.box(rank);
         const StorageInfo storage = read_storage(reader);
+        Dims stored_chunk = chunk.sizes;
+        std::optional<std::int64_t> run;
+        if (reader.number() != 0) {
+          run = static_cast<std::int64_t>(reader.number());
+          stored_chunk = reader.dims(rank + 1);
+        }
         const auto common = wanted ? intersection(*wanted, chunk) : std::nullopt;
         if (!common) continue;
         covered.push_back(relative_to(*common, *wanted));
-        reads_.push_back(
-            {storage, layout.key, dtype, chunk.sizes, relative_to(*common, chunk), local.part(relative_to(*common, box))});
+        reads_.push_back({storage, layout.key, dtype, stored_chunk, relative_to(*common, chunk),
+                          local.part(relative_to(*common, box)), run, chunk.sizes});
       }
       if (!wanted) continue;
       if (const auto fault = find_tiling_fault(covered, wanted->sizes)) {
@@ -98,7 +104,9 @@ class LoadTask {
       *object->data = object_from(
           read_item(files, path, sums != checksums_.end() ? &sums->second : nullptr, at.offset, at.length, object->key),
           form_, path, object->key);
-      if (!object->data->understood()) report.not_understood.push_back({object->key, object->data->fault()});
+      if (object->data->understood()) continue;
+      const bool piece = form_ == Object::Form::listed || !object->whole();
+      report.not_understood.push_back({piece ? object->unique_key() : object->key, object->data->fault()});
     }
   }
 

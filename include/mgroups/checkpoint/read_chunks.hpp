@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ struct ChunkRead {
   Dims chunk_shape;   ///< as `.metadata` says
   Box part;           ///< within the chunk
   TensorView target;  ///< of the part's shape
+  /// Where given: the chunk is a run of elements, and from this one on it is read as a row-major tensor of shape `run_shape`,
+  /// of which `part` is a part.
+  std::optional<std::int64_t> run;
+  Dims run_shape;
 };
 
 /// Reads parts of stored chunks, in the order in which they lie on disk. Neighbouring small archives are fetched in one
@@ -105,8 +110,10 @@ class ChunkReader {
               path, reads[i].key);
         }
         const TensorView part = part_of(reads[i], path, nullptr);
+        const Dims& strides = reads[i].run ? part.strides : stored_.strides;
         const auto first =
-            static_cast<std::uint64_t>(element_offset(reads[i].part.offsets, stored_.strides)) * size_of(part.dtype);
+            static_cast<std::uint64_t>(reads[i].run.value_or(0) + element_offset(reads[i].part.offsets, strides)) *
+            size_of(part.dtype);
         const std::uint64_t storage = at.offset + stored_.storage_begin;
         RunningCrc crc(storage);
         const bool checked = verify_ != Verify::nothing && stored_.crc != 0;
@@ -204,7 +211,14 @@ class ChunkReader {
     }
     if (stored_.big_endian && size_of(stored_.dtype) > 1) fail("it is stored in big-endian byte order, which is not read");
     TensorView whole_chunk{nullptr, stored_.dtype, stored_.shape, stored_.strides};
-    if (archive != nullptr) whole_chunk.data = const_cast<std::byte*>(archive) + stored_.data_offset;
+    std::uint64_t begin = stored_.data_offset;
+    if (read.run) {
+      if (!stored_.contiguous()) fail("a range of a flattened tensor is not stored in one piece");
+      whole_chunk.shape = read.run_shape;
+      whole_chunk.strides = row_major_strides(read.run_shape);
+      begin += static_cast<std::uint64_t>(*read.run) * size_of(stored_.dtype);
+    }
+    if (archive != nullptr) whole_chunk.data = const_cast<std::byte*>(archive) + begin;
     return whole_chunk.part(read.part);
   }
 

@@ -49,7 +49,8 @@ class CheckpointReader {
   [[nodiscard]] std::vector<std::string> extra_files() const { return detail::extra_files(files_, opened_); }
 
   /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was
-  /// asked for, the stored dtype. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
+  /// asked for, the stored dtype. A tensor that Megatron-Core stored as flattened ranges can be read as it is stored or, by a
+  /// part of its true shape's rank (CheckpointMetadata::original_shapes), as what it is. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
   /// damaged files.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = opened_.metadata.tensors.find(key);
@@ -62,10 +63,13 @@ class CheckpointReader {
                                    name(target.dtype), "; read it as it is or set convert_dtype"),
                             {.key = std::string(key)});
     }
+    const auto original = opened_.metadata.original_shapes.find(key);
+    const bool flattened = original != opened_.metadata.original_shapes.end() && part.rank() == original->second.rank();
+    const Dims& shape = flattened ? original->second : found->second.shape;
     ShardLayout layout{.key = std::string(key),
                        .dtype = target.dtype,
                        .local_shape = part.sizes,
-                       .global_shape = found->second.shape,
+                       .global_shape = shape,
                        .global_offset = part.offsets,
                        .axis_fragmentations = std::nullopt,
                        .replica_id = {}};

@@ -48,8 +48,9 @@ class Value {
   struct Instance {
     Global type;
     List arguments;
-    List state;  ///< none or one: attributes are a dict
-    List items;  ///< none or one: the contents of an instance that is a list or dict as well
+    List state;           ///< none or one: attributes are a dict
+    List items;           ///< none or one: the contents of an instance that is a list or dict as well
+    bool called = false;  ///< made by a call of `type`, not by its __new__ alone
     [[nodiscard]] friend bool operator==(const Instance&, const Instance&) = default;
   };
 

@@ -11,9 +11,12 @@
 #include <mgroups/checkpoint/save.hpp>
 #include <mgroups/comm/solo.hpp>
 #include <mgroups/comm/threads.hpp>
+#include <mgroups/core/text.hpp>
 #include <mgroups/core/value.hpp>
+#include <mgroups/format/torch_dist/archive.hpp>
 #include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/format/torch_dist/object_encoder.hpp>
+#include <mgroups/format/torch_dist/pickle.hpp>
 #include <mgroups/shard/sharded_object.hpp>
 #include <mgroups/shard/state_dict.hpp>
 
@@ -259,4 +262,67 @@ TEST_CASE("objects that share bytes of their file are refused: the common state 
   CHECK(fault(archive.size()) == "no such error");
   CHECK(contains(fault(0), "'a' and 'b' overlap in run/__0_0.distcp at byte 0"));
   CHECK(contains(fault(archive.size() - 1), "overlap"));
+}
+
+TEST_CASE("an object that no value can hold, or only at many times its size, keeps its bytes and hides nothing") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "run";
+  const auto archive = [](auto&& write) {
+    std::vector<std::byte> pickle;
+    mg::PickleWriter w(pickle);
+    write(w.protocol().empty_list().mark());
+    w.appends().stop();
+    return mg::write_object_archive(pickle);
+  };
+  const std::vector<std::vector<std::byte>> odd{
+      archive([](mg::PickleWriter& w) { w.text("\xed\xb3\xbf"); }),  // a lone surrogate, as Python has it
+      archive([](mg::PickleWriter& w) {
+        w.empty_list().put(0);
+        for (std::uint32_t i = 1; i < 40; ++i) w.empty_list().mark().get(i - 1).get(i - 1).appends().put(i);
+      }),
+      archive([](mg::PickleWriter& w) { w.global("m", "f").global("n", "g").reduce(); }),
+  };
+  mg::solo_comm solo;
+  std::vector<mg::Object> objects;
+  ObjectState state;
+  objects.reserve(odd.size());
+  for (std::size_t i = 0; i < odd.size(); ++i) {
+    objects.emplace_back(odd[i], mg::Object::Form::listed, mg::Value(), "not understood");
+    state.add(mg::make_sharded_object(mg::concat("o", i), objects[i]));
+  }
+  mg::Object good = mg::Value(5);
+  state.add(mg::make_sharded_object("good", good));
+  mg::save(path, state, solo);
+  for (mg::Object& object : objects) object = mg::Value();
+  good = mg::Value();
+  const mg::LoadReport report = mg::load(path, state, solo);
+  CHECK(good.value() == mg::Value(5));
+  REQUIRE(report.not_understood.size() == odd.size());
+  CHECK(report.not_understood[0].key == "o0/shard_0_1");
+  for (std::size_t i = 0; i < odd.size(); ++i) {
+    CHECK_FALSE(objects[i].understood());
+    CHECK(objects[i].stored() == odd[i]);
+    CHECK_THROWS_AS(static_cast<void>(objects[i].value()), mg::UnsupportedError);
+  }
+}
+
+TEST_CASE("a real common state is saved again with one entry changed, its instances and all") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"mcoreHEAD_torch2.14", "mcore0.15_torch2.6_flattened"}) {
+    const auto source = mgroups_test::fixture(name);
+    if (!source) return;
+    const mg::Object theirs = mg::CheckpointReader(*source).read_common();
+    mg::Value changed = theirs.value();
+    changed.set("iteration", 7);
+    mg::solo_comm solo;
+    mg::Object common = changed;
+    ObjectState state;
+    state.set_common(common);
+    mg::save(directory / "run", state, solo);
+    common = mg::Value();
+    mg::load(directory / "run", state, solo);
+    CHECK(common.value() == changed);
+    CHECK(common.value().at("iteration").as_int() == 7);
+    CHECK(common.value().at("args").get_if<mg::Value::Instance>()->type.name == "Namespace");
+  }
 }

@@ -88,7 +88,8 @@ class ObjectDecoder {
       case PickleKind::tuple: return Value::tuple(elements(in, depth + 1));
       case PickleKind::list: return Value::list(elements(in, depth + 1));
       case PickleKind::dict: return dict(in, depth + 1);
-      case PickleKind::set: return Value::Instance{{"builtins", "set"}, {Value::list(elements(in, depth + 1))}, {}, {}};
+      case PickleKind::set:
+        return Value::Instance{{"builtins", "set"}, {Value::list(elements(in, depth + 1))}, {}, {}, true};
       case PickleKind::global: return global(in);
       case PickleKind::object: return object(in, depth);
       case PickleKind::persistent: refuse("refers to a storage outside of any tensor");
@@ -123,7 +124,8 @@ class ObjectDecoder {
       return in.items() ? dict(*in.items(), depth + 1) : Value::dict();
     }
     spend_nodes(2);  // state and items
-    Value::Instance out{global(callable), elements(in.args(), depth + 1), {}, {}};
+    if (in.has_keywords()) refuse(concat("gives ", to_string(callable, 100), " keyword arguments"));
+    Value::Instance out{global(callable), elements(in.args(), depth + 1), {}, {}, !in.instantiated()};
     if (const auto state = in.state()) out.state.push_back(decode(*state, depth + 1));
     if (const auto items = in.items()) out.items.push_back(decode(*items, depth + 1));
     return out;

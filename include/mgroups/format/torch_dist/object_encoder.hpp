@@ -62,10 +62,7 @@ class ObjectEncoder {
       check_global(*global);
       out_.global(global->module, global->name);
     } else if (const auto* instance = value.get_if<Value::Instance>()) {
-      // Whether its class would be called or instantiated is not known any more.
-      throw UnsupportedError(concat("an instance of ", instance->type.module, '.', instance->type.name,
-                                    " cannot be written from its parts; save the object as it was loaded, unchanged, or "
-                                    "replace the instance by a dict"));
+      put_instance(*instance);
     }
   }
 
@@ -95,7 +92,9 @@ class ObjectEncoder {
   }
   void put_dict(const Value::Dict& dict) {
     out_.empty_dict();
-    if (dict.empty()) return;
+    if (!dict.empty()) put_pairs(dict);
+  }
+  void put_pairs(const Value::Dict& dict) {
     out_.mark();
     for (const auto& [key, value] : dict) {
       if (key.get_if<Value::List>() || key.get_if<Value::Dict>() || key.get_if<Value::Tensor>()) {
@@ -105,6 +104,30 @@ class ObjectEncoder {
       put(value);
     }
     out_.set_items();
+  }
+  /// The class by its name, then what Python would do: make it, fill it, set its attributes.
+  void put_instance(const Value::Instance& instance) {
+    check_global(instance.type);
+    if (instance.state.size() > 1 || instance.items.size() > 1) {
+      throw InvalidArgument(concat("an instance of ", instance.type.module, '.', instance.type.name,
+                                   " has more than one state, or contents of more than one kind"));
+    }
+    out_.global(instance.type.module, instance.type.name);
+    put(Value::tuple(instance.arguments));
+    instance.called ? out_.reduce() : out_.new_object();
+    if (!instance.items.empty()) {
+      if (const auto* dict = instance.items[0].get_if<Value::Dict>()) {
+        put_pairs(*dict);
+      } else {
+        out_.mark();
+        for (const Value& element : instance.items[0].as_list()) put(element);
+        out_.appends();
+      }
+    }
+    if (!instance.state.empty()) {
+      put(instance.state[0]);
+      out_.build();
+    }
   }
   void put_tensor(const Value::Tensor& tensor) {
     if (!countable(tensor.shape) ||
@@ -129,8 +152,8 @@ class ObjectEncoder {
 
 }  // namespace detail
 
-/// A value as torch.save would write it, readable by `torch.load(weights_only=True)`. `prefix` is as in ObjectArchive.
-/// Throws UnsupportedError for instances of classes, InvalidArgument for texts that are not UTF-8 and the like.
+/// A value as torch.save would write it, readable by `torch.load(weights_only=True)` as far as the classes of its instances
+/// are allowed there. `prefix` is as in ObjectArchive. Throws InvalidArgument for texts that are not UTF-8 and the like.
 [[nodiscard]] inline std::vector<std::byte> encode_object(const Value& value, std::string_view prefix = "archive") {
   std::vector<std::byte> pickle;
   PickleWriter writer(pickle);

@@ -164,13 +164,14 @@ class PickleBuilder {
     push(index);
   }
 
-  void push_object(std::uint32_t callable, std::uint32_t args) {
+  void push_object(std::uint32_t callable, std::uint32_t args, bool instantiated) {
     if (tree_.nodes[args].kind != PickleKind::tuple) fail("calls something with arguments that are no tuple");
-    push_new({.kind = PickleKind::object, .extra = no_node, .low = callable, .high = args});
+    push_new({.kind = PickleKind::object, .instantiated = instantiated, .extra = no_node, .low = callable, .high = args});
   }
-  void call() {
+  /// `instantiated`: by the class's __new__ alone, which Python does before it sets attributes.
+  void call(bool instantiated) {
     const std::uint32_t args = pop(), callable = pop();
-    if (!make_size(callable, args)) push_object(callable, args);
+    if (!make_size(callable, args)) push_object(callable, args, instantiated);
   }
   /// torch.Size(tuple) is that tuple: three of them per chunk would make up a third of a checkpoint's tree.
   [[nodiscard]] bool make_size(std::uint32_t callable, std::uint32_t args) {
@@ -188,7 +189,7 @@ class PickleBuilder {
   void call_with_keywords() {
     const std::uint32_t keywords = pop(), args = pop(), callable = pop();
     if (tree_.nodes[keywords].kind != PickleKind::dict) fail("calls something with keyword arguments that are no dict");
-    push_object(callable, args);
+    push_object(callable, args, true);
     extend_object(stack_.back());
     tree_.links[tree_.nodes[stack_.back()].low + 4] = keywords;
   }

@@ -169,7 +169,7 @@ class PickleMachine : private PickleBuilder {
       case 'c': return global_by_line();
       case 0x93: return global_by_stack();
       case 'R':
-      case 0x81: return call();
+      case 0x81: return call(true);
       case 0x92: return call_with_keywords();
       case 'b': return build();
       case 'Q': return persistent();

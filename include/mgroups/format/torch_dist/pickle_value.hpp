@@ -69,6 +69,7 @@ namespace detail {
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   bool extended = false;
+  bool instantiated = false;  // of an object: its class was not called but instantiated
   std::uint32_t extra = 0;
   std::uint32_t low = 0;
   std::uint32_t high = 0;
@@ -170,6 +171,11 @@ class PickleValue {
     expect(PickleKind::object);
     return {tree_, node().extended ? tree_->links[node().low] : node().low};
   }
+  /// Of an object: whether Python would make it by `callable.__new__(callable, *args)`, not by `callable(*args)`.
+  [[nodiscard]] bool instantiated() const {
+    expect(PickleKind::object);
+    return node().instantiated;
+  }
   /// Of an object: the arguments, a tuple.
   [[nodiscard]] PickleValue args() const {
     expect(PickleKind::object);
@@ -184,6 +190,11 @@ class PickleValue {
   [[nodiscard]] std::optional<PickleValue> items() const {
     expect(PickleKind::object);
     return node().extended ? optional(tree_->links[node().low + 3]) : std::nullopt;
+  }
+  /// Of an object: whether there are keyword arguments as well.
+  [[nodiscard]] bool has_keywords() const {
+    expect(PickleKind::object);
+    return node().extended && tree_->links[node().low + 4] != detail::no_node;
   }
   /// Of a persistent id.
   [[nodiscard]] PickleValue persistent_id() const {
