@@ -8,13 +8,17 @@ from nothing. They and what is found lie beside the target, in corpus/TARGET and
 target belongs into tests/fuzz/regressions/TARGET once it has been minimised (-minimize_crash=1).
 """
 import argparse
+import collections
 import hashlib
+import io
 import os
 import pathlib
+import pickle
 import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 
 # Sizes are those of the attacks that we care about: small inputs that claim to be large. What a target may hold altogether it
 # limits itself, to a multiple of its input.
@@ -48,6 +52,27 @@ def without_checksums(data):
     return bytes(out)
 
 
+def pickles():
+    """What the files may lack: values of every kind, in every protocol that is read."""
+    value = [None, True, -1, 2**40, 2**64 - 1, -2**80, 1.5, "text \u00fc", b"\x00\xff", bytearray(b"ab"), (), (1,), (1, 2, 3, 4),
+             {"key": [[], {}]}, {1, 2}, frozenset([3]), collections.OrderedDict(a=1), collections.Counter("aab"), range(3)]
+    return [pickle.dumps(value + [value[-6:]], protocol) for protocol in range(2, 6)]
+
+
+def unusual_archives():
+    """Archives with more records than are searched one by one, without and with 64-bit sizes."""
+    usual = zipfile.ZIP64_LIMIT
+    for limit in (usual, 0):
+        zipfile.ZIP64_LIMIT = limit
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr("archive/data.pkl", pickles()[0])
+            for i in range(20):
+                archive.writestr(f"archive/data/{i}", bytes(i))
+        yield without_checksums(out.getvalue())
+    zipfile.ZIP64_LIMIT = usual
+
+
 def joined(files):
     """Several files as one input; see split_files."""
     return b"".join(struct.pack("<I", len(file)) + file for file in files)
@@ -65,39 +90,37 @@ def seeds(target, shared):
     if target == "json":
         for path in files("*.json"):
             yield read(path)
-    elif target == "metadata":
+    if target in ("metadata", "pickle"):
         for path in files(".metadata"):
             yield read(path)
-    elif target == "pickle":
-        for path in files(".metadata"):
-            yield read(path)
+    if target in ("pickle", "object"):
+        yield from pickles()
         for path in files("*.distcp") + files("*.pt"):
             for archive in archives(read(path)):
-                # Up to its STOP and a few bytes of what follows, which the fuzzer soon cuts.
+                # Up to its STOP.
                 begin = archive.find(b"\x80", archive.find(b"data.pkl"))
                 yield archive[begin:archive.find(b".PK\x07\x08", begin) + 1]
-    elif target in ("archive", "object"):
+    if target in ("archive", "object"):
+        yield from unusual_archives()
         for path in files("*.distcp") + files("*.pt"):
             for archive in archives(read(path)):
                 yield archive
                 yield without_checksums(archive)
-    elif target == "checksums":
+    if target == "checksums":
         yield b"mgroups checksums 1\nsave 0123456789abcdef\nblock 1048576\nfile 1048577 11111111 22222222 __0_0.distcp\n"
-    elif target == "safetensors":
+    if target == "safetensors":
         for path in files("*.safetensors"):
             yield joined([b"", read(path)])
         for folder in sorted({path.parent for path in files("*.safetensors")}):
             models = [read(path) for path in sorted(folder.glob("*.safetensors"))]
             yield joined([read(folder / "model.safetensors.index.json")] + models[:4])
-    elif target == "checkpoint":
+    if target == "checkpoint":
         for path in files(".metadata"):
             folder = path.parent
             data = [read(folder / name) for name in DATA_FILES]
             others = [read(folder / name) for name in ("metadata.json", "common.pt")]
             for change in (lambda file: file, without_checksums):
                 yield joined([read(path)] + others + [change(file) for file in data])
-    else:
-        sys.exit(f"no target {target}")
 
 
 def main():
@@ -121,11 +144,10 @@ def main():
     command = [arguments.program.resolve(), *LIMITS, f"-max_len={LONGEST}", f"-artifact_prefix={found.resolve()}/", *rest]
     environment = {**os.environ, **SANITIZERS}
     regressions = sorted((pathlib.Path(__file__).parent / "regressions" / arguments.target).glob("*"))
-    if regressions:
-        subprocess.run([*command, *regressions], env=environment, check=True)
     print(f"{len(regressions)} regressions, {len(list(corpus.iterdir()))} seeds", flush=True)
+    status = subprocess.run([*command, *regressions], env=environment).returncode if regressions else 0
     fuzzing = [f"-max_total_time={arguments.seconds}", "-print_final_stats=1", corpus]
-    return subprocess.run([*command, *fuzzing], env=environment).returncode
+    return status or subprocess.run([*command, *fuzzing], env=environment).returncode
 
 
 if __name__ == "__main__":
