@@ -18,8 +18,9 @@ struct RawSeconds {
   double read = 0;   ///< pread of the same bytes, which are cached by then
 };
 
-/// Writes and reads `bytes` in all with `threads` threads below `directory`, and removes the files again. Like a checkpoint's, the
-/// bytes come from memory of their own and go there (up to 512 MiB a thread): one small buffer would never leave the cache.
+/// Writes and reads `bytes` in all with `threads` threads below `directory`, and removes the files again. Like a
+/// checkpoint's, the bytes come from memory of their own and go there (up to 512 MiB a thread): one small buffer would
+/// never leave the cache.
 inline RawSeconds raw_file_speed(const std::string& directory, std::uint64_t bytes, int threads) {
   namespace mg = mgroups;
   constexpr std::size_t piece = std::size_t{4} << 20;

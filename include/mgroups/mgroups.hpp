@@ -4,6 +4,7 @@
 
 // All that a host compiler can take, for programs that do not mind what it costs to compile. The library itself, and code
 // that does mind, includes the headers that it uses.
+#include <mgroups/checkpoint/async.hpp>
 #include <mgroups/checkpoint/load.hpp>
 #include <mgroups/checkpoint/reader.hpp>
 #include <mgroups/checkpoint/safetensors_reader.hpp>

@@ -128,8 +128,8 @@ inline void check_no_overlap(const OpenedCheckpoint& opened) {
   }
 }
 
-/// Reads the common state: Megatron's item, else `common.pt` (beside an item it is what an earlier save has left), else, in a checkpoint of PyTorch, every item of bytes that
-/// is not `taken` by somebody else.
+/// Reads the common state: Megatron's item, else `common.pt` (beside an item it is what an earlier save has left), else, in
+/// a checkpoint of PyTorch, every item of bytes that is not `taken` by somebody else.
 [[nodiscard]] inline StoredCommon read_common(FileSystem& files, const OpenedCheckpoint& opened,
                                               const std::set<std::string, std::less<>>& taken) {
   StoredCommon out;

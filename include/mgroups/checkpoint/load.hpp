@@ -117,10 +117,10 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
 /// Loads a `torch_dist` or DCP checkpoint into the tensors of a sharded state dict, whatever layout it was saved under.
 ///
 /// `where` is a communicator or a context, whose world it is then. Collective over it, blocking. Each rank reads only the
-/// bytes that its shards need. Objects and the common state are replaced by what is stored; one whose value is not understood
-/// keeps its bytes and is reported. Before any tensor is written to, everything that does not fit is found and reported
-/// together (`LoadReport`, or a LoadError that holds it). A tensor with `allow_shape_mismatch` takes what the stored one
-/// has and becomes zero beyond.
+/// bytes that its shards need. Objects and the common state are replaced by what is stored; one whose value is not
+/// understood keeps its bytes and is reported. Before any tensor is written to, everything that does not fit is found and
+/// reported together (`LoadReport`, or a LoadError that holds it). A tensor with `allow_shape_mismatch` takes what the
+/// stored one has and becomes zero beyond.
 ///
 /// Throws the same error on every rank: LoadError (nothing was loaded), CheckpointError where there is no checkpoint,
 /// FormatError and IoError for files that are damaged or cannot be read; those can strike after some tensors have been

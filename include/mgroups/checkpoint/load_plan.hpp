@@ -218,7 +218,8 @@ class LoadPlanner {
     return found != metadata_.objects.end() && found->first.starts_with(prefix) ? found->first : std::string();
   }
 
-  /// The tensor as the request sees it: one that Megatron-Core stored as flattened ranges can be asked for in its true shape.
+  /// The tensor as the request sees it: one that Megatron-Core stored as flattened ranges can be asked for in its true
+  /// shape.
   [[nodiscard]] const TensorEntry& seen_by(const Request& request, const TensorEntry& stored) {
     if (request.shape.rank() + 1 != stored.shape.rank() || metadata_.original_shapes.empty()) return stored;
     auto known = flattened_.find(&stored);

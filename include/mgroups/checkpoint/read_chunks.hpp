@@ -42,8 +42,8 @@ struct ChunkRead {
   Dims chunk_shape;   ///< as `.metadata` says
   Box part;           ///< within the chunk
   TensorView target;  ///< of the part's shape
-  /// Where given: the chunk is a run of elements, and from this one on it is read as a row-major tensor of shape `run_shape`,
-  /// of which `part` is a part.
+  /// Where given: the chunk is a run of elements, and from this one on it is read as a row-major tensor of shape
+  /// `run_shape`, of which `part` is a part.
   std::optional<std::int64_t> run;
   Dims run_shape;
 };

@@ -49,9 +49,9 @@ class CheckpointReader {
   [[nodiscard]] std::vector<std::string> extra_files() const { return detail::extra_files(files_, opened_); }
 
   /// Reads `part` of a stored tensor into `target`, which has the part's shape, any strides and, unless conversion was
-  /// asked for, the stored dtype. A tensor that Megatron-Core stored as flattened ranges can be read as it is stored or, by a
-  /// part of its true shape's rank (CheckpointMetadata::original_shapes), as what it is. Throws InvalidArgument for a key or part that is not stored, FormatError and IoError for
-  /// damaged files.
+  /// asked for, the stored dtype. A tensor that Megatron-Core stored as flattened ranges can be read as it is stored or, by
+  /// a part of its true shape's rank (CheckpointMetadata::original_shapes), as what it is. Throws InvalidArgument for a key
+  /// or part that is not stored, FormatError and IoError for damaged files.
   void read(std::string_view key, const Box& part, const TensorView& target) {
     const auto found = opened_.metadata.tensors.find(key);
     if (found == opened_.metadata.tensors.end()) {
@@ -84,8 +84,8 @@ class CheckpointReader {
     task.run(files_, options_, report);
   }
 
-  /// Reads an object by the key under which it is stored. Throws InvalidArgument where there is none, FormatError and IoError
-  /// for damaged files; an object that is merely not understood says so when its value is asked for.
+  /// Reads an object by the key under which it is stored. Throws InvalidArgument where there is none, FormatError and
+  /// IoError for damaged files; an object that is merely not understood says so when its value is asked for.
   [[nodiscard]] Object read_object(std::string_view key) const {
     const auto found = opened_.metadata.objects.find(key);
     if (found == opened_.metadata.objects.end()) {

@@ -173,8 +173,8 @@ inline SaveReport save_state(const std::string& directory, const LocalState& sta
 
 }  // namespace detail
 
-/// Saves a sharded state dict as a checkpoint directory that `torch.distributed.checkpoint` and, in the `torch_dist` flavour,
-/// Megatron-Core read.
+/// Saves a sharded state dict as a checkpoint directory that `torch.distributed.checkpoint` and, in the `torch_dist`
+/// flavour, Megatron-Core read.
 ///
 /// `where` is a communicator or a context, whose world it is then. Collective over it, blocking. All ranks' shards
 /// together must cover every tensor exactly once (replicas apart). Each element is written once, by one of the ranks that

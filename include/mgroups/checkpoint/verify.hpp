@@ -239,9 +239,9 @@ class Verifier {
 
 }  // namespace detail
 
-/// Reads all of a `torch_dist` or DCP checkpoint and says what is wrong with it: whether every file is there and long enough,
-/// every element stored once, every archive what `.metadata` says, and every checksum right that the checkpoint has.
-/// Local, blocking; a few megabytes of memory beside `.metadata`. What cannot even be opened is a report of one fault;
+/// Reads all of a `torch_dist` or DCP checkpoint and says what is wrong with it: whether every file is there and long
+/// enough, every element stored once, every archive what `.metadata` says, and every checksum right that the checkpoint
+/// has. Local, blocking; a few megabytes of memory beside `.metadata`. What cannot even be opened is a report of one fault;
 /// throws nothing but what the C++ library throws.
 [[nodiscard]] inline VerifyReport verify_checkpoint(const std::string& directory, const LoadOptions& options = {}) {
   FileSystem& files = options.files != nullptr ? *options.files : posix_file_system();

@@ -32,8 +32,8 @@
 MGROUPS_BEGIN_NAMESPACE
 
 /// Writes a checkpoint tensor by tensor out of one process: for tools and conversions, where no rank has a state dict and
-/// memory need not hold the model. Local, blocking. The directory appears as a whole with `commit`; without it, what was there
-/// stays. Throws CheckpointError for a directory that is no checkpoint and not empty, IoError.
+/// memory need not hold the model. Local, blocking. The directory appears as a whole with `commit`; without it, what was
+/// there stays. Throws CheckpointError for a directory that is no checkpoint and not empty, IoError.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(const std::string& directory, const SaveOptions& options = {})

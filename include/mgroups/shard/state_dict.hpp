@@ -87,8 +87,8 @@ class ShardedStateDict {
     ++object_count_;
   }
 
-  /// The state that is neither sharded nor per rank, a dict: iteration, arguments, schedules. Saved as the first rank has it;
-  /// a load gives it to every rank. `common` must outlive this state dict.
+  /// The state that is neither sharded nor per rank, a dict: iteration, arguments, schedules. Saved as the first rank has
+  /// it; a load gives it to every rank. `common` must outlive this state dict.
   void set_common(Object& common) noexcept { common_ = &common; }
   /// Null where there is none.
   [[nodiscard]] Object* common() const noexcept { return common_; }

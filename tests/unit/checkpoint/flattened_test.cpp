@@ -94,7 +94,8 @@ TEST_CASE("optimizer state of Megatron-Core 0.15 is loaded in its true shape und
   const mg::CheckpointReader reader(*folder);
   int compared = 0;
   for (const auto& [key, shape] : reader.metadata().original_shapes) {
-    // "optimizer.state.exp_avg.decoder.layers.mlp..." stands for "exp_avg/decoder.layers.N.mlp..." with the layers as axis 0.
+    // "optimizer.state.exp_avg.decoder.layers.mlp..." stands for "exp_avg/decoder.layers.N.mlp..." with the layers as axis
+    // 0.
     const std::string prefix = "optimizer.state.", layers = ".decoder.layers.";
     if (!key.starts_with(prefix)) continue;
     std::string name = key.substr(prefix.size());

@@ -129,11 +129,11 @@ TEST_CASE("solo that contradicts the world is an error when the context is made"
     REQUIRE(contains(text, "account for TPTag 2 x PPTag 2 = 4 of the world's 8 ranks"));
     REQUIRE(contains(text, "fallback::strict"));
     REQUIRE(contains(error_text<mg::TopologyError>([&] {
-                  mg::GroupContext ctx{solo{}, world};
-                }),
-                "account for 1 of the world's 8"));
+                       mg::GroupContext ctx{solo{}, world};
+                     }),
+                     "account for 1 of the world's 8"));
     REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::make_context<solo, mg::TPTag, mg::PPTag>(world, grid); }),
-                "TPTag 2 x PPTag 2 = 4"));
+                     "TPTag 2 x PPTag 2 = 4"));
     // Groups that overlap are no contradiction.
     mg::GroupContext overlapping{solo{}, world, tp_cp, dp_cp, cp, pp};
     mg::GroupContext fine{solo{}, world, tp, cp, pp};
@@ -145,14 +145,17 @@ TEST_CASE("solo that contradicts the world is an error when the context is made"
     // Too many ranks: groups of two grids.
     const mg::ProcessGrid other{"tp-dp", {.tp = 8}, 8};
     auto tp8 = mg::make_group<mg::TPTag>(world, other);
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { mg::GroupContext ctx{mg::fallback::strict{}, world, tp8, pp}; }),
-                "TPTag 8 x PPTag 2 = 16 ranks, but its world has 8"));
+    REQUIRE(contains(error_text<mg::TopologyError>([&] {
+                       mg::GroupContext ctx{mg::fallback::strict{}, world, tp8, pp};
+                     }),
+                     "TPTag 8 x PPTag 2 = 16 ranks, but its world has 8"));
 
     // The experts' view is checked once one of its groups is there.
     auto ep = mg::make_group<mg::EPTag>(world, wide);
     auto edp = mg::make_group<mg::EDPTag>(world, wide);
     auto dp = mg::make_group<mg::DPTag>(world, wide);
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { mg::GroupContext ctx{solo{}, world, tp, pp, dp, ep}; }), "EPTag 2"));
+    REQUIRE(
+        contains(error_text<mg::TopologyError>([&] { mg::GroupContext ctx{solo{}, world, tp, pp, dp, ep}; }), "EPTag 2"));
     mg::GroupContext both{solo{}, world, tp, pp, dp, ep, edp};
     mg::GroupContext experts{solo{}, world, pp, ep, edp};
     REQUIRE(mg::get_pg_size<mg::ETPTag>(both) == 1);
@@ -187,12 +190,14 @@ TEST_CASE("no_group in a context") {
     mg::GroupContext ctx{mg::fallback::solo{}, world, tp, nothing};
     REQUIRE(mg::get_pg_size<mg::PPTag>(ctx) == 1);
     REQUIRE(contains(error_text<mg::InvalidArgument>([&] {
-                  mg::GroupContext strict{mg::fallback::strict{}, world, tp, nothing};
-                }),
-                "the PPTag group of this context is no_group"));
+                       mg::GroupContext strict{mg::fallback::strict{}, world, tp, nothing};
+                     }),
+                     "the PPTag group of this context is no_group"));
     mg::Group<mg::TPTag> no_tp = mg::no_group;
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { mg::GroupContext bad{mg::fallback::solo{}, world, no_tp}; }),
-                "account for TPTag 1 = 1 of the world's 2 ranks"));
+    REQUIRE(contains(error_text<mg::TopologyError>([&] {
+                       mg::GroupContext bad{mg::fallback::solo{}, world, no_tp};
+                     }),
+                     "account for TPTag 1 = 1 of the world's 2 ranks"));
   });
 }
 
@@ -201,21 +206,26 @@ TEST_CASE("strict over a grid refuses axes that the grid does not have") {
     const mg::ProcessGrid grid{"tp-dp", {.tp = 2}, 2};
     const auto ctx = mg::make_context<mg::fallback::strict>(world, grid);
     REQUIRE(mg::get_pg_size<mg::CPTag>(ctx) == 1);
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::group<NodeTag>(ctx); }), "lacks an axis of NodeTag ([node])"));
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::make_context<mg::fallback::strict, NodeTag>(world, grid); }),
-                "lacks an axis of NodeTag"));
+    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::group<NodeTag>(ctx); }),
+                     "lacks an axis of NodeTag ([node])"));
+    REQUIRE(
+        contains(error_text<mg::TopologyError>([&] { (void)mg::make_context<mg::fallback::strict, NodeTag>(world, grid); }),
+                 "lacks an axis of NodeTag"));
   });
 }
 
 TEST_CASE("a context and its groups belong to one world") {
   mg::run_threads(4, [](auto& world) {
     const mg::ProcessGrid larger{"tp-dp", {.tp = 2}, 8};
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { (void)mg::make_context(world, larger); }), "the world has 4 ranks"));
+    REQUIRE(
+        contains(error_text<mg::TopologyError>([&] { (void)mg::make_context(world, larger); }), "the world has 4 ranks"));
     auto half = world.split(world.rank() / 2, 0);
     const mg::ProcessGrid small{"tp-dp", {.tp = 2}, 2};
     auto inner = mg::make_group<mg::TPTag>(half, small);
-    REQUIRE(contains(error_text<mg::TopologyError>([&] { mg::GroupContext ctx{mg::fallback::strict{}, world, inner}; }),
-                "make groups and context from one world"));
+    REQUIRE(contains(error_text<mg::TopologyError>([&] {
+                       mg::GroupContext ctx{mg::fallback::strict{}, world, inner};
+                     }),
+                     "make groups and context from one world"));
     // The part is a world of its own.
     auto ctx = mg::make_context(half, small);
     std::vector<int> value{world.rank()};

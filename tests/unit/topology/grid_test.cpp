@@ -111,7 +111,8 @@ TEST_CASE("a grid may start behind rank 0") {
   CHECK(list(grid.members<mg::WorldTag>(6)) == std::vector{3, 4, 5, 6});
   CHECK(grid.contains(3));
   CHECK_FALSE(grid.contains(7));
-  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.members<mg::TPTag>(2); }), "rank 2 is not in the grid, which has ranks 3 to 6"));
+  CHECK(contains(error_text<mg::TopologyError>([&] { (void)grid.members<mg::TPTag>(2); }),
+                 "rank 2 is not in the grid, which has ranks 3 to 6"));
 }
 
 TEST_CASE("groups cost the same at any scale") {
@@ -173,16 +174,21 @@ TEST_CASE("impossible sizes are errors that show the arithmetic") {
   CHECK(contains(megatron("tp-shard", {}, 2), "\"shard\", which is none of tp, cp, ep, dp and pp"));
   CHECK(contains(megatron("etp-ep", {}, 2), "etp stands where tp is"));
   CHECK(contains(error_text<mg::TopologyError>([] {
-              mg::ProcessGrid{{{"a", 3}, {"b", mg::infer}}, 8};
-            }),
-            "a 3 = 3 does not divide the world of 8"));
-  CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"a", 2}, {"a", 4}}, 8}; }), "the axis a is given twice"));
+                   mg::ProcessGrid{{{"a", 3}, {"b", mg::infer}}, 8};
+                 }),
+                 "a 3 = 3 does not divide the world of 8"));
+  CHECK(contains(error_text<mg::TopologyError>([] {
+                   mg::ProcessGrid{{{"a", 2}, {"a", 4}}, 8};
+                 }),
+                 "the axis a is given twice"));
   CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"a-b", 8}}, 8}; }), "holds a dash"));
   CHECK(contains(error_text<mg::TopologyError>([] { mg::ProcessGrid{{{"", 8}}, 8}; }), "has 0 characters"));
 }
 
 TEST_CASE("an order that does not end in pp needs the same pipelines in both views") {
-  const std::string refused = error_text<mg::TopologyError>([] { mg::ProcessGrid{"tp-cp-ep-pp-dp", {.tp = 2, .cp = 2, .pp = 2}, 16}; });
+  const std::string refused = error_text<mg::TopologyError>([] {
+    mg::ProcessGrid{"tp-cp-ep-pp-dp", {.tp = 2, .cp = 2, .pp = 2}, 16};
+  });
   CHECK(contains(refused, "dp is 2 but edp is 4"));
   CHECK(contains(refused, "put pp last"));
   // Nothing says that there are experts: refused only when one asks.
