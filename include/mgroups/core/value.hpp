@@ -169,7 +169,7 @@ class Value {
     }
   }
 
-  [[nodiscard]] friend bool operator==(const Value&, const Value&) = default;
+  friend bool operator==(const Value& a, const Value& b);
 
  private:
   /// Rare and large alternatives lie elsewhere, so that a list of numbers takes 40 bytes for each.
@@ -205,5 +205,7 @@ class Value {
 
   Data data_;
 };
+
+[[nodiscard]] inline bool operator==(const Value& a, const Value& b) { return a.data_ == b.data_; }
 
 MGROUPS_END_NAMESPACE
