@@ -147,6 +147,14 @@ def checkpoint_rows(table, peer, folder, where, repeats):
             },
             repeats,
         )
+    table.add(
+        f"stage 1 GiB for an asynchronous save, {RANKS} ranks, {where}",
+        {
+            "limit": lambda: seconds("checkpoint", "memcpy", folder, RANKS, tensors, size),
+            "ours": lambda: seconds("checkpoint", "stage", ours, RANKS, tensors, size),
+        },
+        repeats,
+    )
     shutil.rmtree(ours), shutil.rmtree(theirs)
 
 

