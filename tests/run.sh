@@ -22,7 +22,7 @@ are missing and installs them (as root).
 
 environment: MGROUPS_SHARED_DIR      the folder with the fixtures (../shared beside the checkout)
              MGROUPS_PROPERTY_CASES  cases of each property test
-             MGROUPS_FUZZ_SECONDS    how long each reader is fuzzed (10; with --full 120)
+             MGROUPS_FUZZ_SECONDS    how long each reader is fuzzed (5; with --full 120)
              PYTHON                  the python3 for build/venv
 exit status: 0 all passed, 2 wrong usage, 3 packages are missing, others: a build or a test failed
 TEXT

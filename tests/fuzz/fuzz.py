@@ -127,8 +127,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("target", help="name of the source, without its ending")
-    parser.add_argument("--seconds", type=int, default=int(os.environ.get("MGROUPS_FUZZ_SECONDS", 10)),
-                        help="how long (default: $MGROUPS_FUZZ_SECONDS, or 10)")
+    parser.add_argument("--seconds", type=int, default=int(os.environ.get("MGROUPS_FUZZ_SECONDS", 5)),
+                        help="how long (default: $MGROUPS_FUZZ_SECONDS, or 5)")
     arguments, rest = parser.parse_known_args()
 
     shared = pathlib.Path(os.environ.get("MGROUPS_SHARED_DIR", "../shared"))

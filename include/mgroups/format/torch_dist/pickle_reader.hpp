@@ -168,7 +168,7 @@ class PickleMachine : private PickleBuilder {
       case 0x91: return push_marked(PickleKind::set);
       case 'c': return global_by_line();
       case 0x93: return global_by_stack();
-      case 'R':
+      case 'R': return call(false);
       case 0x81: return call(true);
       case 0x92: return call_with_keywords();
       case 'b': return build();

@@ -8,7 +8,9 @@
 
 #include <doctest/doctest.h>
 
+#include <mgroups/core/value.hpp>
 #include <mgroups/format/torch_dist/archive.hpp>
+#include <mgroups/format/torch_dist/object_encoder.hpp>
 
 #include "support/sentences.hpp"
 
@@ -47,4 +49,19 @@ TEST_CASE("object decoder: containers that hold themselves many times are refuse
   const std::string object =
       fault([](mg::PickleWriter& w) { w.global("m", "C").tuple(0).new_object().put(0).get(0).build(); });
   CHECK(contains(object, "nested deeper than 200"));
+}
+
+TEST_CASE("object decoder: what is called and what is instantiated is written again as it was") {
+  for (const bool called : {false, true}) {
+    std::vector<std::byte> pickle;
+    mg::PickleWriter w(pickle);
+    w.protocol().global("m", "C").integer(1).tuple(1);
+    called ? w.reduce() : w.new_object();
+    w.empty_dict().mark().text("a").integer(2).set_items().build().stop();
+    const auto archive = mg::write_object_archive(pickle);
+    const mg::Value value = mg::decode_object(archive, archive.size(), "f");
+    CHECK(value.get_if<mg::Value::Instance>()->called == called);
+    CHECK(value.at("a").as_int() == 2);
+    CHECK(mg::encode_object(value) == archive);
+  }
 }
