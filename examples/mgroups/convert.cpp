@@ -118,10 +118,8 @@ Outcome to_distributed(const Contents& source, const ConvertOptions& options, Pr
     }
   }
   if (source.read_common) {
-    mg::Object common = source.read_common();
-    // A dict of a checkpoint that had pieces in the same flavour has them twice.
     try {
-      writer.set_common(common);
+      writer.set_common(source.read_common());
     } catch (const mg::UnsupportedError&) {
       if (!options.drop_objects) throw;
       outcome.dropped.emplace_back("the common state");

@@ -80,7 +80,8 @@ struct AsyncOptions {
   /// What `save` does while the one before is in flight: wait for it, or throw on every rank.
   enum class Busy : bool { wait, refuse };
   Busy when_busy = Busy::wait;
-  /// Called by the destructor with the sentence of a failure that nobody has waited for. Empty: it goes to standard error.
+  /// Called by the next save, or the destructor, with the sentence of a failure that nobody has waited for. Empty: it goes to
+  /// standard error.
   std::function<void(std::string_view)> on_unseen_failure = {};
 };
 

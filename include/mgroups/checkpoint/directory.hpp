@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/rank_metadata.hpp>
 #include <mgroups/core/block_checksums.hpp>
+#include <mgroups/core/crc32.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/format/checksum_file.hpp>
@@ -125,6 +127,30 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
   return file;
 }
 
+/// Says in one sentence that an item cannot lie in a file of `size` bytes; nothing where it can.
+[[nodiscard]] inline std::optional<std::string> place_fault(std::string_view path, std::uint64_t size, std::string_view key,
+                                                            std::uint64_t offset, std::uint64_t length) {
+  if (offset <= size && length <= size - offset) return std::nullopt;
+  return concat(path, " has ", size, " bytes, but '", key, "' should lie in it at bytes ", offset, " to ", offset + length,
+                "; the file was cut short");
+}
+
+/// The CRC-32 of `length` bytes of a file, read by way of `buffer`; `on_read(n)` hears of every n bytes.
+template <class OnRead>
+[[nodiscard]] std::uint32_t crc_of_range(File& file, std::uint64_t begin, std::uint64_t length, std::span<std::byte> buffer,
+                                         OnRead&& on_read) {
+  std::uint32_t crc = 0;
+  while (length > 0) {
+    const auto part = buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(length, buffer.size())));
+    file.read_at(begin, part);
+    crc = crc32(part, crc);
+    on_read(part.size());
+    begin += part.size();
+    length -= part.size();
+  }
+  return crc;
+}
+
 /// The bytes of an item. Throws IoError and FormatError naming file and key.
 [[nodiscard]] inline std::vector<std::byte> read_item(FileSystem& files, const std::string& path,
                                                       const BlockChecksums* checksums, std::uint64_t offset,
@@ -134,11 +160,8 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
                   {.verb = "load", .key = std::string(key), .file = path});
   }
   const auto file = open_data_file(files, path, checksums);
-  const std::uint64_t size = file->size();
-  if (offset > size || length > size - offset) {
-    throw FormatError(concat(path, " has ", size, " bytes, but '", key, "' should lie in it at bytes ", offset, " to ",
-                             offset + length, "; the file was cut short"),
-                      {.verb = "load", .key = std::string(key), .file = path});
+  if (const auto fault = place_fault(path, file->size(), key, offset, length)) {
+    throw FormatError(*fault, {.verb = "load", .key = std::string(key), .file = path});
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(length));
   file->read_at(offset, bytes);
@@ -162,8 +185,8 @@ inline void read_checksums(FileSystem& files, OpenedCheckpoint& opened, std::spa
 /// Files of the directory that no part of the checkpoint lies in: those of an earlier save, and somebody else's.
 [[nodiscard]] inline std::vector<std::string> extra_files(FileSystem& files, const OpenedCheckpoint& opened) {
   const std::set<std::string_view> own(opened.metadata.files.begin(), opened.metadata.files.end());
-  std::vector<std::string> ranks = rank_metadata_names(files, opened.directory);
-  if (files.status(join_path(opened.directory, std::string(metadata_name))).kind == FileKind::file) ranks.clear();
+  const bool whole = files.status(join_path(opened.directory, std::string(metadata_name))).kind == FileKind::file;
+  const auto ranks = whole ? std::vector<std::string>() : rank_metadata_names(files, opened.directory);
   std::vector<std::string> out;
   for (const std::string& name : files.list(opened.directory)) {
     if (name == metadata_name || name == marker_name || name == common_name || name == ChecksumFile::name ||

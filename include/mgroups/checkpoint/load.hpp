@@ -72,22 +72,24 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
       comm, "load", [&] { return leads ? std::optional(open_checkpoint(files, directory, options.verify)) : std::nullopt; });
   const Parcels requests = gather(comm, load_request(state), coordinator);
 
+  std::optional<LoadPlanner> planner;  // the coordinator's
+  if (leads) planner.emplace(*opened, options);
   std::vector<std::byte> verdict;
   on_all_ranks(comm, "load", [&] {
     if (!leads) return;
-    LoadPlanner planner(*opened, options);
-    const LoadReport report = planner.report(requests);
+    const LoadReport report = planner->report(requests);
     WireWriter writer(verdict);
     to_wire(writer, report);
     std::vector<std::string_view> stored_keys;
     for (const auto& [key, tensor] : opened->metadata.tensors) stored_keys.push_back(key);
-    const bool acceptable = planner.acceptable(report);
+    const bool acceptable = planner->acceptable(report);
     writer.text(acceptable ? std::string() : report_sentence(directory, report, stored_keys));
     if (!acceptable) return;
     writer.text(opened->directory);
     writer.number(opened->flavour == Flavour::torch_dist ? 1 : 0);
-    writer.number(planner.wants_common(requests) ? 1 : 0);
-    if (planner.wants_common(requests)) to_wire(writer, read_common(files, *opened, planner.wanted_objects(requests)));
+    const bool common_wanted = planner->wants_common(requests);
+    writer.number(common_wanted ? 1 : 0);
+    if (common_wanted) to_wire(writer, read_common(files, *opened, planner->wanted_objects(requests)));
   });
   broadcast_bytes(comm, verdict, coordinator);
   WireReader reader(verdict);
@@ -101,8 +103,8 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
   const Object common = on_all_ranks(comm, "load", [&] {
     return reader.number() != 0 ? make_common(common_from_wire(reader), committed, report) : Object();
   });
-  const Parcels answers = on_all_ranks(
-      comm, "load", [&] { return leads ? LoadPlanner(*opened, options).answers(requests) : Parcels(comm.size()); });
+  const Parcels answers =
+      on_all_ranks(comm, "load", [&] { return leads ? planner->answers(requests) : Parcels(comm.size()); });
   const Parcels mine = exchange(comm, answers);
   auto task = on_all_ranks(comm, "load", [&] { return LoadTask(state, mine.bytes, committed, form); });
   LoadReport own;

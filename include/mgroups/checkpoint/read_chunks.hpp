@@ -121,7 +121,8 @@ class ChunkReader {
         if (const auto value = crc.value_at(storage + stored_.storage_bytes)) {
           check_crc(reads[i], path, *value);
         } else if (checked && verify_ == Verify::everything && !same_archive) {
-          check_crc(reads[i], path, crc_of(*file, storage, stored_.storage_bytes));
+          check_crc(reads[i], path,
+                    crc_of_range(*file, storage, stored_.storage_bytes, part_reader_.buffer(), [](std::size_t) {}));
         }
       }
       if (options_.progress != nullptr) *options_.progress += reads[i].target.nbytes();
@@ -171,19 +172,6 @@ class ChunkReader {
     }
   }
 
-  [[nodiscard]] std::uint32_t crc_of(File& file, std::uint64_t begin, std::uint64_t length) {
-    std::uint32_t crc = 0;
-    while (length > 0) {
-      const auto part = part_reader_.buffer().first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(length, part_reader_.buffer().size())));
-      file.read_at(begin, part);
-      crc = crc32(part, crc);
-      begin += part.size();
-      length -= part.size();
-    }
-    return crc;
-  }
-
   void check_crc(const ChunkRead& read, const std::string& path, std::uint32_t found) const {
     if (stored_.crc == 0 || stored_.crc == found) return;
     throw FormatError(concat("the CRC-32 of the data of '", read.key, "' in ", path,
@@ -225,10 +213,9 @@ class ChunkReader {
   static void check_places(const std::string& path, std::uint64_t size, std::span<const ChunkRead> reads) {
     for (const ChunkRead& read : reads) {
       const StorageInfo& at = read.storage;
-      if (at.offset <= size && at.length <= size - at.offset) continue;
-      throw FormatError(concat(path, " has ", size, " bytes, but tensor '", read.key, "' should lie in it at bytes ",
-                               at.offset, " to ", at.offset + at.length, "; the file was cut short"),
-                        {.verb = "load", .key = std::string(read.key), .file = path});
+      if (const auto fault = place_fault(path, size, read.key, at.offset, at.length)) {
+        throw FormatError(*fault, {.verb = "load", .key = std::string(read.key), .file = path});
+      }
     }
   }
 

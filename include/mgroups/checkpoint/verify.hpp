@@ -124,9 +124,8 @@ class Verifier {
     std::uint64_t end = 0;
     std::string_view before;
     for (const Item& item : items) {
-      if (item.at.offset > size || item.at.length > size - item.at.offset) {
-        fault(concat(path, " has ", size, " bytes, but '", item.key, "' should lie in it at bytes ", item.at.offset, " to ",
-                     item.at.offset + item.at.length, "; the file was cut short"));
+      if (auto misplaced = place_fault(path, size, item.key, item.at.offset, item.at.length)) {
+        fault(std::move(*misplaced));
         continue;
       }
       if (item.at.offset < end) {
@@ -179,15 +178,8 @@ class Verifier {
       out_.unchecked_bytes += stored.storage_bytes;
       return;
     }
-    std::uint32_t crc = 0;
-    for (std::uint64_t at = 0; at < stored.storage_bytes;) {
-      const auto part = std::span(buffer_).first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), stored.storage_bytes - at)));
-      read(stored.storage_begin + at, part);
-      note_progress(false, part.size());
-      crc = crc32(part, crc);
-      at += part.size();
-    }
+    const std::uint32_t crc = crc_of_range(file, item.at.offset + stored.storage_begin, stored.storage_bytes, buffer_,
+                                           [&](std::size_t bytes) { note_progress(false, bytes); });
     if (crc == stored.crc) return;
     fault(concat("the CRC-32 of the data of '", item.key, "' in ", path, " at byte ", item.at.offset,
                  " does not match: the file was damaged after it was written"));
