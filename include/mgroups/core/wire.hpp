@@ -24,13 +24,17 @@ class WireWriter {
   void number(std::uint64_t value) {
     if (value < 0x80) {
       out_.push_back(static_cast<std::byte>(value));
-      return;
+    } else {
+      numbers(value);
     }
-    std::byte bytes[10];
-    std::size_t n = 0;
-    for (; value >= 0x80; value >>= 7) bytes[n++] = static_cast<std::byte>(value | 0x80);
-    bytes[n++] = static_cast<std::byte>(value);
-    out_.insert(out_.end(), bytes, bytes + n);
+  }
+  /// Numbers and dims (see below) one after the other, faster than one by one.
+  template <class... Values>
+  void numbers(const Values&... values) {
+    std::byte block[sizeof...(Values) * longest * max_rank];  // what is not written is never read
+    std::byte* end = block;
+    ((end = encode(end, values)), ...);
+    out_.insert(out_.end(), block, end);
   }
   void text(std::string_view value) {
     number(value.size());
@@ -42,16 +46,23 @@ class WireWriter {
     out_.insert(out_.end(), value.begin(), value.end());
   }
   /// Non-negative numbers, without their count.
-  void dims(const Dims& values) {
-    for (const std::int64_t value : values) number(static_cast<std::uint64_t>(value));
-  }
+  void dims(const Dims& values) { numbers(values); }
   /// A box of a rank that the reader knows.
-  void box(const Box& value) {
-    dims(value.offsets);
-    dims(value.sizes);
-  }
+  void box(const Box& value) { numbers(value.offsets, value.sizes); }
 
  private:
+  static constexpr std::size_t longest = 10;  // bytes of a number
+
+  static std::byte* encode(std::byte* at, std::uint64_t value) noexcept {
+    for (; value >= 0x80; value >>= 7) *at++ = static_cast<std::byte>(value | 0x80);
+    *at++ = static_cast<std::byte>(value);
+    return at;
+  }
+  static std::byte* encode(std::byte* at, const Dims& values) noexcept {
+    for (const std::int64_t value : values) at = encode(at, static_cast<std::uint64_t>(value));
+    return at;
+  }
+
   std::vector<std::byte>& out_;
 };
 
@@ -61,6 +72,9 @@ class WireReader {
   explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   [[nodiscard]] bool done() const noexcept { return at_ == bytes_.size(); }
+
+  /// What has not been read yet.
+  [[nodiscard]] std::span<const std::byte> rest() const noexcept { return bytes_.subspan(at_); }
 
   [[nodiscard]] std::uint64_t number() {
     std::uint64_t value = 0;
