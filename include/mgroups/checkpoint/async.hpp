@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <mgroups/checkpoint/agreement.hpp>
+#include <mgroups/checkpoint/plan_cache.hpp>
 #include <mgroups/checkpoint/save.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
 #include <mgroups/checkpoint/staging.hpp>
@@ -87,7 +88,7 @@ struct AsyncOptions {
 
 /// Saves in the background while training goes on. One per rank, made once and kept: it owns a thread, two duplicates of the
 /// communicator, and memory for one copy of the rank's state, which is taken at the first save and used again by later
-/// ones.
+/// ones. A layout that has not changed since the last save is not planned again.
 ///
 /// `save` returns when the state has been copied: from then on tensors, objects, the state dict and all that it refers to
 /// may be overwritten or destroyed. A file system or deadline given in options must outlive the save. The checkpoint is
@@ -119,7 +120,7 @@ class AsyncSaver {
   /// Copies the state and starts a save of the copy. Collective over the saver's ranks; blocking until the copy is made.
   /// Throws the same error on every rank: InvalidArgument for tensors that cannot be read, CheckpointError where
   /// `when_busy` is `refuse` and a rank's last save is in flight. What goes wrong later is thrown by the handle's `wait`.
-  /// `options.progress` is not used; the handle has its own.
+  /// `options.progress` and `plan_cache` are not used; handle and saver have their own.
   template <tensor_handle T>
   [[nodiscard]] AsyncSave save(const std::string& directory, const ShardedStateDict<T>& state,
                                const SaveOptions& options = {}) {
@@ -138,6 +139,7 @@ class AsyncSaver {
     job->directory = directory;
     job->options = options;
     job->options.progress = &job->bytes_done;
+    job->options.plan_cache = &plan_;
     try {
       detail::on_all_ranks(front_, "save", [&] { copy(source, *job); });
     } catch (...) {
@@ -234,6 +236,7 @@ class AsyncSaver {
   any_communicator front_;  // of the thread that calls `save`
   any_communicator back_;   // of the worker
   detail::Staging staging_;
+  PlanCache plan_;  // the worker's
   std::shared_ptr<detail::AsyncJob> last_;
   std::mutex mutex_;
   std::condition_variable changed_;

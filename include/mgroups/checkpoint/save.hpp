@@ -17,7 +17,7 @@
 #include <mgroups/checkpoint/data_file.hpp>
 #include <mgroups/checkpoint/description.hpp>
 #include <mgroups/checkpoint/flavour.hpp>
-#include <mgroups/checkpoint/plan.hpp>
+#include <mgroups/checkpoint/plan_writes.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
 #include <mgroups/checkpoint/stored_object.hpp>
 #include <mgroups/comm/any_communicator.hpp>
@@ -35,8 +35,6 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-inline constexpr int coordinator = 0;
-
 /// The communicator that a checkpoint is saved or loaded over.
 template <class Where>
 [[nodiscard]] any_communicator communicator_of(Where& where) {
@@ -46,53 +44,6 @@ template <class Where>
     static_assert(communicator<Where>, "give a communicator (solo, threads, MPI ...) or a context made by make_context");
     return any_communicator::borrow(where);
   }
-}
-
-/// Which of its tensors and, numbered after them, its objects this rank writes, in ascending order. Collective, blocking.
-[[nodiscard]] inline std::vector<std::uint32_t> plan_writes(any_communicator& comm, const LocalState& state,
-                                                            std::span<const std::uint32_t> checksums) {
-  const Parcels records = exchange(comm, plan_messages(state, comm.size(), checksums));
-  OwnedPlan plan = on_all_ranks(comm, "save", [&] {
-    OwnedKeys owned(comm.size());
-    records.for_each([&](int rank, std::span<const std::byte> message) { owned.add(rank, message); });
-    return owned.plan();
-  });
-
-  // Every rank learns of every faulty key: owners send their faults to the coordinator, which makes one sentence of them.
-  std::vector<std::byte> message;
-  WireWriter faults(message);
-  for (const std::string& fault : plan.faults) faults.text(fault);
-  const Parcels all_faults = gather(comm, std::move(message), coordinator);
-  on_all_ranks(comm, "save", [&] {
-    constexpr std::size_t most = 8;
-    std::vector<std::string> sentences;
-    all_faults.for_each([&](int, std::span<const std::byte> bytes) {
-      for (WireReader reader(bytes); !reader.done();) sentences.emplace_back(reader.text());
-    });
-    if (sentences.empty()) return;
-    std::sort(sentences.begin(), sentences.end());
-    std::string text = concat("cannot save, since the ranks' shards do not make whole tensors: ");
-    for (std::size_t i = 0; i < std::min(most, sentences.size()); ++i) text += (i > 0 ? "; " : "") + sentences[i];
-    if (sentences.size() > most) text += concat("; and ", sentences.size() - most, " keys more");
-    throw CheckpointError(text);
-  });
-
-  std::sort(plan.writes.begin(), plan.writes.end(), [](const WriteAssignment& a, const WriteAssignment& b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.index < b.index;
-  });
-  Parcels orders(comm.size());
-  WireWriter writer(orders.bytes);
-  for (const WriteAssignment& write : plan.writes) {
-    const std::size_t before = orders.bytes.size();
-    writer.number(write.index);
-    orders.counts[write.rank] += orders.bytes.size() - before;
-  }
-  std::vector<std::uint32_t> mine;
-  exchange(comm, orders).for_each([&](int, std::span<const std::byte> bytes) {
-    for (WireReader reader(bytes); !reader.done();) mine.push_back(reader.small_number());
-  });
-  std::sort(mine.begin(), mine.end());
-  return mine;
 }
 
 /// The objects that this rank writes, in the flavour's form; the coordinator's with those of the common state. Local.
@@ -124,7 +75,7 @@ inline SaveReport save_state(const std::string& directory, const LocalState& sta
     }
     return sums;
   });
-  const std::vector<std::uint32_t> writes = plan_writes(comm, state, checksums);
+  const std::vector<std::uint32_t> writes = plan_writes(comm, state, checksums, options.plan_cache);
   const auto first_object = std::lower_bound(writes.begin(), writes.end(), state.tensors.size());
   const std::span<const std::uint32_t> tensors(writes.begin(), first_object), objects(first_object, writes.end());
   StoredCommon common;

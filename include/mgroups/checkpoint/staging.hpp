@@ -42,6 +42,7 @@ class Staging {
     pieces_.clear();
     slices_.clear();
     state_ = {};
+    state_.layout_id = source.layout_id;
     std::size_t bytes = 0;
     for (const LocalShard& shard : source.tensors) bytes = aligned(bytes) + shard.data.nbytes();
     if (bytes > capacity_) {

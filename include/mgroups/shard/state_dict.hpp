@@ -3,13 +3,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <mgroups/core/dims.hpp>
 #include <mgroups/core/error.hpp>
+#include <mgroups/core/hash.hpp>
 #include <mgroups/core/tensor_view.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/shard/sharded_object.hpp>
@@ -25,11 +30,35 @@ struct LocalShard {
   TensorView data;
 };
 
+/// Identifies a layout: keys, dtypes, shapes, boxes and which of them are main replicas, in order of addition. Two layouts
+/// that differ have different ones, but for a chance of 2^-128.
+struct LayoutId {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+
+  /// Adds a shard, or where `dtype` is -1 a piece of an object.
+  void add(std::string_view key, std::int64_t dtype, std::int64_t replica, std::initializer_list<const Dims*> dims) {
+    std::int64_t numbers[4 + 4 * (max_rank + 1)];
+    std::size_t n = 0;
+    numbers[n++] = dtype;
+    numbers[n++] = replica;
+    for (const Dims* values : dims) {
+      numbers[n++] = values->rank();
+      for (const std::int64_t value : *values) numbers[n++] = value;
+    }
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers, n));
+    low = murmur64(bytes, murmur64(key, low));
+    high = murmur64(bytes, murmur64(key, high + 1));
+  }
+  [[nodiscard]] friend bool operator==(const LayoutId&, const LayoutId&) = default;
+};
+
 /// A state dict seen without the type of its tensor handles.
 struct LocalState {
   std::vector<LocalShard> tensors;
   std::vector<const ShardedObject*> objects;
   Object* common = nullptr;
+  LayoutId layout_id = {};
 };
 
 /// What one rank holds of a model: an ordered map from key to the shards of that key on this rank. A key may have several
@@ -60,6 +89,8 @@ class ShardedStateDict {
             {.key = shard.key});
       }
     }
+    layout_id_.add(shard.key, static_cast<std::int64_t>(shard.dtype), shard.replica_id.is_main() ? 1 : 0,
+                   {&shard.global_shape, &shard.global_offset, &shard.local_shape});
     shards.push_back(std::move(shard));
     ++size_;
   }
@@ -83,6 +114,7 @@ class ShardedStateDict {
       }
       if (other.global_offset == object.global_offset) fail("is in the state dict already; give each piece its own place");
     }
+    layout_id_.add(object.key, -1, object.replica_id.is_main() ? 1 : 0, {&object.global_shape, &object.global_offset});
     pieces.push_back(std::move(object));
     ++object_count_;
   }
@@ -112,7 +144,7 @@ class ShardedStateDict {
   /// Everything without the type of its handles, in order of keys. Valid while this state dict is neither changed nor
   /// destroyed.
   [[nodiscard]] LocalState local_state() const {
-    LocalState out{.tensors = {}, .objects = {}, .common = common_};
+    LocalState out{.tensors = {}, .objects = {}, .common = common_, .layout_id = layout_id_};
     out.tensors.reserve(size_);
     for (const auto& [key, shards] : shards_) {
       for (const ShardedTensor<T>& shard : shards) out.tensors.push_back({&shard, tensor_traits<T>::view(shard.data)});
@@ -130,6 +162,7 @@ class ShardedStateDict {
   Object* common_ = nullptr;
   std::size_t size_ = 0;
   std::size_t object_count_ = 0;
+  LayoutId layout_id_;
 };
 
 MGROUPS_END_NAMESPACE
