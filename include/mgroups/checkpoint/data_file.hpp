@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@
 #include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/crc32.hpp>
+#include <mgroups/core/dims.hpp>
+#include <mgroups/core/dtype.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/core/slabs.hpp>
 #include <mgroups/core/tensor_view.hpp>
@@ -41,6 +44,25 @@ inline constexpr std::uint64_t archive_alignment = 64;
 [[nodiscard]] constexpr std::uint64_t aligned(std::uint64_t end) noexcept {
   return (end + archive_alignment - 1) & ~(archive_alignment - 1);
 }
+
+/// Makes archives. Tensors of one shape often follow each other: the last archive is kept.
+class ArchiveMaker {
+ public:
+  /// Valid until the next call.
+  [[nodiscard]] TensorArchive& operator()(DType dtype, const Dims& shape) {
+    if (!last_ || dtype_ != dtype || shape_ != shape) {
+      last_.emplace(dtype, shape);
+      dtype_ = dtype;
+      shape_ = shape;
+    }
+    return *last_;
+  }
+
+ private:
+  std::optional<TensorArchive> last_;
+  DType dtype_{};
+  Dims shape_;
+};
 
 /// Appends the elements of `view` in row-major order and returns their CRC-32.
 inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& view, std::size_t slab_bytes) {
@@ -105,7 +127,7 @@ class DataFileWriter {
   /// `append(out)` appends the elements of `box` in row-major order and returns their CRC-32.
   template <class Append>
   void add_tensor(std::string_view key, DType dtype, const Dims& global_shape, const Box& box, Append&& append) {
-    TensorArchive archive(dtype, box.sizes);
+    TensorArchive& archive = archive_of_(dtype, box.sizes);
     out_.align(archive_alignment);
     const std::uint64_t offset = out_.position();
     out_.append(archive.head());
@@ -118,10 +140,7 @@ class DataFileWriter {
     }
     out_.append(archive.tail(crc));
     records_.text(key);
-    records_.number(kind_of(dtype));
-    records_.number(static_cast<std::uint64_t>(global_shape.rank()));
-    records_.dims(global_shape);
-    records_.box(box);
+    records_.numbers(kind_of(dtype), static_cast<std::uint64_t>(global_shape.rank()), global_shape, box.offsets, box.sizes);
     put_place(offset);
   }
   void add_tensor(const ShardLayout& layout, const TensorView& view) {
@@ -144,15 +163,13 @@ class DataFileWriter {
   }
 
  private:
-  void put_place(std::uint64_t offset) {
-    records_.number(offset);
-    records_.number(out_.position() - offset);
-  }
+  void put_place(std::uint64_t offset) { records_.numbers(offset, out_.position() - offset); }
 
   std::size_t buffer_;
   WrittenFile written_;
   SequentialWriter out_;
   WireWriter records_;
+  ArchiveMaker archive_of_;
 };
 
 /// Writes this rank's data file: those of the tensors that `indices` name, then `objects`. Local, blocking. Writes no file
@@ -163,8 +180,10 @@ class DataFileWriter {
                                                  SaveReport& report) {
   if (indices.empty() && objects.empty()) return {};
   std::uint64_t end = 0;
+  ArchiveMaker archive_of;
   for (const std::uint32_t i : indices) {
-    end = aligned(end) + TensorArchive(tensors[i].layout->dtype, tensors[i].layout->box().sizes).total_size();
+    const ShardLayout& layout = *tensors[i].layout;
+    end = aligned(end) + archive_of(layout.dtype, layout.box().sizes).total_size();
   }
   for (const ObjectItem& item : objects) end = aligned(end) + item.archive.size();
   DataFileWriter writer(files, join_path(directory, data_file_name(rank)), end, options);

@@ -42,6 +42,15 @@ struct BlockChecksums {
     }
     return all;
   }
+  /// As `append` of `n` bytes whose CRC-32 is known; false, and nothing done, where they reach across the end of a block.
+  bool append_known(std::uint64_t n, std::uint32_t crc) {
+    const std::uint64_t inside = file_bytes % block_bytes;
+    if (n > block_bytes - inside) return false;
+    if (inside == 0 && n > 0) blocks.push_back(0);
+    if (n > 0) blocks.back() = crc32_combine(blocks.back(), crc, n);
+    file_bytes += n;
+    return true;
+  }
   [[nodiscard]] friend bool operator==(const BlockChecksums&, const BlockChecksums&) = default;
 };
 

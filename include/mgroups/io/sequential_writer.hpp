@@ -44,13 +44,17 @@ class SequentialWriter {
   }
   /// As `append`; returns the CRC-32 of `data`, which is computed once, whether or not checksums are kept.
   std::uint32_t append_checked(std::span<const std::byte> data) {
-    if (checksums_ == nullptr || !is_direct(data)) {
-      const std::uint32_t crc = crc32(data);
-      append(data);
-      return crc;
+    if (checksums_ != nullptr && is_direct(data)) {
+      flush();
+      return write(data);
     }
-    flush();
-    return write(data);
+    const std::uint32_t crc = crc32(data);
+    append(data);
+    if (checksums_ != nullptr && buffered_ > 0) {
+      note_buffered(buffered_ - data.size());
+      if (checksums_->append_known(data.size(), crc)) noted_ = buffered_;
+    }
+    return crc;
   }
 
   /// `n` bytes of the buffer, appended by this call and to be filled by the caller before the next one. At most
@@ -84,15 +88,24 @@ class SequentialWriter {
 
   void flush() {
     if (buffered_ == 0) return;
-    static_cast<void>(write({buffer_.get(), buffered_}));
-    buffered_ = 0;
+    note_buffered(buffered_);
+    write_at_end({buffer_.get(), buffered_});
+    buffered_ = noted_ = 0;
+  }
+  /// Shows the checksums the first `end` bytes of the buffer.
+  void note_buffered(std::size_t end) {
+    if (checksums_ != nullptr) static_cast<void>(checksums_->append({buffer_.get() + noted_, end - noted_}));
+    noted_ = end;
   }
   /// Returns the CRC-32 of the data where checksums are kept, else 0.
   [[nodiscard]] std::uint32_t write(std::span<const std::byte> data) {
     const std::uint32_t crc = checksums_ != nullptr ? checksums_->append(data) : 0;
+    write_at_end(data);
+    return crc;
+  }
+  void write_at_end(std::span<const std::byte> data) {
     file_->write_at(written_, data);
     written_ += data.size();
-    return crc;
   }
   [[nodiscard]] bool is_direct(std::span<const std::byte> data) const noexcept {
     return data.size() >= std::min(direct_bytes, capacity_);
@@ -103,6 +116,7 @@ class SequentialWriter {
   std::size_t capacity_;
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t buffered_ = 0;
+  std::size_t noted_ = 0;  // of these, what the checksums have seen
   std::uint64_t written_ = 0;
 };
 

@@ -56,6 +56,11 @@ TEST_CASE("crc32: every length and alignment equals the definition, whole and in
       const std::uint32_t expected = slow_crc(piece);
       REQUIRE(mg::crc32(piece) == expected);
       REQUIRE(~mg::detail::crc32_slice(~0u, piece.data(), piece.size()) == expected);
+#if MGROUPS_CRC32_PCLMUL
+      if (n >= 128 && __builtin_cpu_supports("pclmul") != 0) {
+        REQUIRE(~mg::detail::crc32_pclmul(~0u, piece.data(), piece.size()) == expected);
+      }
+#endif
       const std::size_t cut = n / 3;
       const std::uint32_t head = mg::crc32(piece.first(cut));
       REQUIRE(mg::crc32(piece.subspan(cut), head) == expected);

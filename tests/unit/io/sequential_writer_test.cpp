@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <mgroups/core/block_checksums.hpp>
+#include <mgroups/core/crc32.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/io/posix.hpp>
 
@@ -54,5 +56,37 @@ TEST_CASE("small and large pieces end up one behind the other") {
     std::vector<std::byte> found(expected.size());
     file->read_at(0, found);
     REQUIRE(found == expected);
+  }
+}
+
+TEST_CASE("checksums see every byte once, whichever way it came") {
+  const TemporaryDirectory directory;
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::byte> expected;
+    mg::BlockChecksums sums;
+    mg::SequentialWriter out(mg::posix_file_system().create(directory / std::to_string(round)), 0,
+                             round % 2 == 0 ? std::size_t{20000} : std::size_t{1} << 20, &sums);
+    for (int piece = 0; piece < 200; ++piece) {
+      const std::size_t size = piece % 31 == 0 ? 700000 : random() % (piece % 3 == 0 ? 20000 : 300);
+      std::vector<std::byte> bytes(size);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      switch (random() % 4) {
+        case 0: out.append(bytes); break;
+        case 1:
+          if (size <= 20000) {
+            const auto room = out.reserve(size);
+            std::copy(bytes.begin(), bytes.end(), room.begin());
+            break;
+          }
+          [[fallthrough]];
+        default: REQUIRE(out.append_checked(bytes) == mg::crc32(bytes));
+      }
+      expected.insert(expected.end(), bytes.begin(), bytes.end());
+    }
+    out.finish();
+    mg::BlockChecksums whole;
+    static_cast<void>(whole.append(expected));
+    REQUIRE(sums == whole);
   }
 }
