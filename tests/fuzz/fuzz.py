@@ -107,7 +107,7 @@ def seeds(target, shared):
                 yield archive
                 yield without_checksums(archive)
     if target == "checksums":
-        yield b"mgroups checksums 1\nsave 0123456789abcdef\nblock 1048576\nfile 1048577 11111111 22222222 __0_0.distcp\n"
+        yield b"mgroups checksums 1\nsave 0123456789abcdef\nblock 262144\nfile 262145 11111111 22222222 __0_0.distcp\n"
     if target == "safetensors":
         for path in files("*.safetensors"):
             yield joined([b"", read(path)])

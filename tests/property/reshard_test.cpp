@@ -223,7 +223,8 @@ TEST_CASE("any layout loads what any other has saved") {
       std::mt19937 mine(static_cast<unsigned>(number * 64 + 32 + world.rank()));
       const auto& pieces = wanted[static_cast<std::size_t>(world.rank())];
       const RankState rank(pieces, strided_target, false, mine);
-      const mg::LoadReport report = mg::load(path, rank.state, world, {.allow_missing = true});
+      const mg::LoadOptions options{.allow_missing = true, .shared_reads = static_cast<mg::ReadSharing>(number % 3)};
+      const mg::LoadReport report = mg::load(path, rank.state, world, options);
       std::int64_t count = report.missing == missing ? 0 : 1;
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         count += rank.tensors[i].count_wrong(pieces[i].tensor->salt, pieces[i].box, pieces[i].tensor->shape);

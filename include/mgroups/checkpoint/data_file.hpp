@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <mgroups/checkpoint/archive_maker.hpp>
 #include <mgroups/checkpoint/plan.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
 #include <mgroups/checkpoint/stored_object.hpp>
@@ -44,25 +44,6 @@ inline constexpr std::uint64_t archive_alignment = 64;
 [[nodiscard]] constexpr std::uint64_t aligned(std::uint64_t end) noexcept {
   return (end + archive_alignment - 1) & ~(archive_alignment - 1);
 }
-
-/// Makes archives. Tensors of one shape often follow each other: the last archive is kept.
-class ArchiveMaker {
- public:
-  /// Valid until the next call.
-  [[nodiscard]] TensorArchive& operator()(DType dtype, const Dims& shape) {
-    if (!last_ || dtype_ != dtype || shape_ != shape) {
-      last_.emplace(dtype, shape);
-      dtype_ = dtype;
-      shape_ = shape;
-    }
-    return *last_;
-  }
-
- private:
-  std::optional<TensorArchive> last_;
-  DType dtype_{};
-  Dims shape_;
-};
 
 /// Appends the elements of `view` in row-major order and returns their CRC-32.
 inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& view, std::size_t slab_bytes) {

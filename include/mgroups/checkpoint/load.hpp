@@ -106,9 +106,10 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
   const Parcels answers =
       on_all_ranks(comm, "load", [&] { return leads ? planner->answers(requests) : Parcels(comm.size()); });
   const Parcels mine = exchange(comm, answers);
-  auto task = on_all_ranks(comm, "load", [&] { return LoadTask(state, mine.bytes, committed, form); });
+  auto task = on_all_ranks(comm, "load", [&] { return LoadTask(state, mine.bytes, committed, form, comm.size()); });
   LoadReport own;
   on_all_ranks(comm, "load", [&] { task.run(files, options, own); });
+  task.run_shared(comm, files, options);
   if (state.common != nullptr) *state.common = common;
   add_not_understood(comm, own, report);
   return report;

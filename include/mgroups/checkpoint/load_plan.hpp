@@ -22,6 +22,8 @@
 #include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
+#include <mgroups/checkpoint/shared_reads.hpp>
+#include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
@@ -60,14 +62,28 @@ namespace detail {
   return message;
 }
 
+/// How a chunk comes to a rank.
+inline constexpr std::uint64_t read_alone = 0, read_run = 1, read_for_several = 2;
+
 /// What the coordinator makes of all requests. Local.
 class LoadPlanner {
  public:
   LoadPlanner(const OpenedCheckpoint& opened, const LoadOptions& options)
       : opened_(opened), metadata_(opened.metadata), options_(options) {}
 
+  /// Finds the tensors that are asked for. Part of `report`.
+  void look_up(const Parcels& requests) {
+    asked_.clear();
+    askers_.clear();
+    for_each_request(
+        requests, [&](int, const Request& request) { static_cast<void>(look_up(request)); },
+        [](int, const ObjectRequest&) {});
+  }
+
   [[nodiscard]] LoadReport report(const Parcels& requests) {
     LoadReport out;
+    asked_.clear();
+    askers_.clear();
     std::set<std::string_view> wanted, missing, mismatched;
     const auto mismatch = [&](std::string_view key, std::string reason) {
       if (mismatched.insert(key).second) out.mismatched.push_back({std::string(key), std::move(reason)});
@@ -75,13 +91,13 @@ class LoadPlanner {
     for_each_request(
         requests,
         [&](int, const Request& request) {
-          wanted.insert(request.key);
-          const auto found = metadata_.tensors.find(request.key);
+          const Stored* const stored = look_up(request);
           if (const auto unreadable = metadata_.unreadable.find(request.key); unreadable != metadata_.unreadable.end()) {
+            wanted.insert(request.key);
             mismatch(request.key, unreadable->second);
-          } else if (found == metadata_.tensors.end()) {
+          } else if (stored == nullptr) {
             if (missing.insert(request.key).second) out.missing.emplace_back(request.key);
-          } else if (auto reason = fault_of(seen_by(request, found->second), request)) {
+          } else if (auto reason = fault_of(seen_by(request, stored->second), request)) {
             mismatch(request.key, std::move(*reason));
           }
         },
@@ -99,7 +115,7 @@ class LoadPlanner {
           }
         });
     for (const auto& [key, tensor] : metadata_.tensors) {
-      if (!wanted.contains(key)) out.unexpected.push_back(key);
+      if (!askers_.contains(&tensor)) out.unexpected.push_back(key);
     }
     for (const auto& [key, reason] : metadata_.unreadable) {
       if (!wanted.contains(key) && !metadata_.tensors.contains(key)) out.unexpected.push_back(key);
@@ -137,12 +153,16 @@ class LoadPlanner {
            (report.unexpected.empty() || options_.allow_unexpected);
   }
 
-  /// For each shard and object of each rank, where what it needs is stored; then the checksums of the files in which it is.
+  /// After `report` or `look_up`: for each shard and object of each rank, where what it needs is stored; then the checksums of the files in which it is.
   [[nodiscard]] Parcels answers(const Parcels& requests) {
-    Parcels out(static_cast<int>(requests.counts.size()));
+    const int ranks = static_cast<int>(requests.counts.size());
+    SharedReads shared(ranks, opened_.checksums.empty() ? 1 : static_cast<std::int64_t>(BlockChecksums::block_bytes),
+                       options_);
+    const std::vector<std::vector<std::byte>> shared_messages = plan_shared(requests, shared);
+    Parcels out(ranks);
     WireWriter writer(out.bytes);
     std::set<std::uint32_t> files;
-    std::size_t before = 0;
+    std::size_t before = 0, next = 0;
     int current = 0;
     const auto finish = [&](int rank) {
       writer.number(opened_.checksums.empty() ? 0 : files.size());
@@ -150,6 +170,10 @@ class LoadPlanner {
         for (const std::uint32_t file : files) answer_checksums(metadata_.files[file], writer);
       }
       files.clear();
+      if (shared.enabled()) {
+        const std::vector<std::byte>& own = shared_messages[static_cast<std::size_t>(rank)];
+        out.bytes.insert(out.bytes.end(), own.begin(), own.end());
+      }
       out.counts[static_cast<std::size_t>(rank)] = out.bytes.size() - before;
       before = out.bytes.size();
     };
@@ -160,7 +184,7 @@ class LoadPlanner {
         requests,
         [&](int rank, const Request& request) {
           turn_to(rank);
-          answer(request, writer, files);
+          answer(request, asked_[next++], shared, writer, files);
         },
         [&](int rank, const ObjectRequest& request) {
           turn_to(rank);
@@ -180,7 +204,9 @@ class LoadPlanner {
     bool allow_shape_mismatch;
     Dims shape;
     Box box;
+    std::uint32_t shard;  // its number on its rank
   };
+  using Stored = std::pair<const std::string, TensorEntry>;
   struct ObjectRequest {
     std::string_view key;
     std::string_view unique_key;
@@ -192,8 +218,9 @@ class LoadPlanner {
     requests.for_each([&](int rank, std::span<const std::byte> bytes) {
       WireReader reader(bytes);
       static_cast<void>(reader.number());
-      for (auto n = reader.number(); n > 0; --n) {
-        Request request{reader.text(), static_cast<DType>(reader.number()), reader.number() != 0, {}, {}};
+      const std::uint64_t shards = reader.number();
+      for (std::uint32_t shard = 0; shard < shards; ++shard) {
+        Request request{reader.text(), static_cast<DType>(reader.number()), reader.number() != 0, {}, {}, shard};
         request.shape = reader.dims(static_cast<int>(reader.number()));
         request.box = reader.box(request.shape.rank());
         on_tensor(rank, request);
@@ -203,6 +230,15 @@ class LoadPlanner {
         on_object(rank, ObjectRequest{key, unique_key, reader.number() != 0});
       }
     });
+  }
+
+  /// Null where it is not stored.
+  const Stored* look_up(const Request& request) {
+    const auto found = metadata_.tensors.find(request.key);
+    const bool stored = found != metadata_.tensors.end();
+    asked_.push_back(stored ? &*found : nullptr);
+    if (stored) ++askers_[&found->second];
+    return asked_.back();
   }
 
   /// Megatron's key of the piece, else the plain key of a whole object.
@@ -242,28 +278,76 @@ class LoadPlanner {
     return reason;
   }
 
-  void answer(const Request& request, WireWriter& writer, std::set<std::uint32_t>& files) {
-    const auto found = metadata_.tensors.find(request.key);
-    if (found == metadata_.tensors.end()) {
+  /// Calls `f(chunk)` for each chunk of `tensor` that overlaps the request's box.
+  template <class F>
+  void for_each_chunk(const Request& request, const TensorEntry& tensor, F&& f) {
+    if (request.box.empty()) return;
+    if (tensor.chunk_count() == 1) return f(std::size_t{0});
+    auto index = indices_.find(&tensor);
+    if (index == indices_.end()) index = indices_.emplace(&tensor, ChunkIndex(tensor)).first;
+    index->second.for_each_overlap(request.box, [&](std::size_t chunk, const Box&) { f(chunk); });
+  }
+
+  /// Finds what one rank reads for several, and returns each rank's part of it. What Megatron-Core stored as flattened
+  /// ranges every rank reads for itself.
+  [[nodiscard]] std::vector<std::vector<std::byte>> plan_shared(const Parcels& requests, SharedReads& shared) {
+    if (!shared.enabled()) return {};
+    const bool any = std::any_of(askers_.begin(), askers_.end(), [](const auto& one) { return one.second > 1; });
+    if (!any) return std::vector<std::vector<std::byte>>(requests.counts.size());
+    const auto for_each_part = [&](auto&& f) {
+      std::size_t next = 0;
+      for_each_request(
+          requests,
+          [&](int rank, const Request& request) {
+            const Stored* const stored = asked_[next++];
+            // What one shard alone asks for cannot be read for several.
+            if (stored == nullptr || askers_.find(&stored->second)->second < 2) return;
+            const TensorEntry& tensor = seen_by(request, stored->second);
+            const auto wanted = intersection(request.box, whole(tensor.shape));
+            if (!wanted || by_entry_.contains(&tensor)) return;
+            for_each_chunk(request, tensor, [&](std::size_t chunk) {
+              const Box box = tensor.chunk_box(chunk);
+              if (const auto common = intersection(*wanted, box)) {
+                f(rank, request, stored->first, tensor, chunk, relative_to(*common, box));
+              }
+            });
+          },
+          [](int, const ObjectRequest&) {});
+    };
+    for_each_part([&](int, const Request&, std::string_view, const TensorEntry& tensor, std::size_t chunk, const Box& part) {
+      shared.count(tensor, chunk, part);
+    });
+    for_each_part([&](int rank, const Request& request, std::string_view key, const TensorEntry& tensor, std::size_t chunk,
+                      const Box& part) {
+      if (shared.shared(tensor, chunk)) shared.share(tensor, chunk, key, rank, request.shard, part);
+    });
+    return shared.assign(metadata_.files);
+  }
+
+  void answer(const Request& request, const Stored* stored, const SharedReads& shared, WireWriter& writer,
+              std::set<std::uint32_t>& files) {
+    if (stored == nullptr) {
       writer.number(0);
       return;
     }
-    const TensorEntry& tensor = seen_by(request, found->second);
+    const TensorEntry& tensor = seen_by(request, stored->second);
     const auto flattened = by_entry_.find(&tensor);
     writer.number(1);
     writer.number(static_cast<std::uint64_t>(tensor.dtype));
     writer.dims(tensor.shape);
-    auto index = indices_.find(&tensor);
-    if (index == indices_.end()) index = indices_.emplace(&tensor, ChunkIndex(tensor)).first;
     std::vector<std::size_t> chunks;
-    if (!request.box.empty()) {
-      index->second.for_each_overlap(request.box, [&](std::size_t chunk, const Box&) { chunks.push_back(chunk); });
-    }
+    for_each_chunk(request, tensor, [&](std::size_t chunk) { chunks.push_back(chunk); });
     writer.number(chunks.size());
     for (const std::size_t chunk : chunks) {
+      const StorageInfo& storage = tensor.chunk_storage(chunk);
       writer.box(tensor.chunk_box(chunk));
-      answer_storage(tensor.chunk_storage(chunk), writer, files);
-      writer.number(flattened != by_entry_.end() ? 1 : 0);
+      if (flattened == by_entry_.end() && shared.enabled() && shared.shared(tensor, chunk)) {
+        writer.number(read_for_several);
+        files.insert(storage.file);
+        continue;
+      }
+      writer.number(flattened != by_entry_.end() ? read_run : read_alone);
+      answer_storage(storage, writer, files);
       if (flattened == by_entry_.end()) continue;
       const FlatPiece& piece = flattened->second.tensor->pieces[chunk];
       writer.number(static_cast<std::uint64_t>(piece.first));
@@ -295,6 +379,8 @@ class LoadPlanner {
     const FlattenedTensor* tensor;
     const TensorEntry* stored;
   };
+  std::vector<const Stored*> asked_;  // by all requests for tensors, in order; null: not stored
+  std::unordered_map<const TensorEntry*, std::uint32_t> askers_;
   std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
   std::map<const TensorEntry*, std::optional<FlattenedTensor>> flattened_;
   std::unordered_map<const TensorEntry*, Flattened> by_entry_;

@@ -14,8 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include <mgroups/checkpoint/archive_maker.hpp>
 #include <mgroups/checkpoint/directory.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
+#include <mgroups/checkpoint/read_cost.hpp>
 #include <mgroups/checkpoint/read_part.hpp>
 #include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
@@ -66,78 +68,89 @@ class ChunkReader {
         window_capacity_(std::max<std::size_t>(options.buffer_bytes / 2, small_archive)),
         part_reader_(std::max<std::size_t>(options.buffer_bytes / 2, std::size_t{64} << 10)) {}
 
-  void read(std::vector<ChunkRead> reads) {
-    std::stable_sort(reads.begin(), reads.end(), [](const ChunkRead& a, const ChunkRead& b) {
-      return a.storage.file != b.storage.file ? a.storage.file < b.storage.file : a.storage.offset < b.storage.offset;
+  void read(std::span<const ChunkRead> wanted) {
+    std::vector<const ChunkRead*> reads;
+    reads.reserve(wanted.size());
+    for (const ChunkRead& read : wanted) reads.push_back(&read);
+    std::stable_sort(reads.begin(), reads.end(), [](const ChunkRead* a, const ChunkRead* b) {
+      return a->storage.file != b->storage.file ? a->storage.file < b->storage.file : a->storage.offset < b->storage.offset;
     });
     for (std::size_t begin = 0; begin < reads.size();) {
       std::size_t end = begin + 1;
-      while (end < reads.size() && reads[end].storage.file == reads[begin].storage.file) ++end;
+      while (end < reads.size() && reads[end]->storage.file == reads[begin]->storage.file) ++end;
       read_file(std::span(reads).subspan(begin, end - begin));
       begin = end;
     }
   }
 
  private:
-  // Archives up to this size are read whole, with what lies between them.
-  static constexpr std::size_t small_archive = std::size_t{128} << 10;
-  static constexpr std::uint64_t cheap_gap = 16 << 10;
+  using Reads = std::span<const ChunkRead* const>;
 
-  void read_file(std::span<const ChunkRead> reads) {
-    const std::string path = join_path(directory_, names_[reads[0].storage.file]);
-    const FileStatus status = files_.status(path);
-    if (status.kind != FileKind::file) throw_missing(path, reads);
-    check_places(path, status.size, reads);
-    const auto sums = checksums_.find(names_[reads[0].storage.file]);
-    const auto file = open_data_file(files_, path, sums != checksums_.end() ? &sums->second : nullptr);
-    // The checksum of a whole record says nothing more about bytes that were compared with those of their blocks.
-    verify_ = sums != checksums_.end() ? Verify::nothing : options_.verify;
+  /// The file of `reads` stays open for the next call: many short ones may follow.
+  void open(const std::string& path, Reads reads) {
+    const std::uint32_t name = reads[0]->storage.file;
+    if (file_ != nullptr && name == open_name_) return;
+    file_.reset();
     window_ = {};
+    if (files_.status(path).kind != FileKind::file) throw_missing(path, reads);
+    const auto sums = checksums_.find(names_[name]);
+    file_ = open_data_file(files_, path, sums != checksums_.end() ? &sums->second : nullptr);
+    open_name_ = name;
+    // The checksum of a whole record says nothing more about bytes that were compared with those of their blocks.
+    own_file_ = sums != checksums_.end();
+    verify_ = own_file_ ? Verify::nothing : options_.verify;
+  }
+
+  void read_file(Reads reads) {
+    const std::string path = join_path(directory_, names_[reads[0]->storage.file]);
+    open(path, reads);
+    check_places(path, file_->size(), reads);
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      const StorageInfo& at = reads[i].storage;
+      const ChunkRead& read = *reads[i];
+      const StorageInfo& at = read.storage;
       // Several parts of one chunk: its archive is looked at once.
       const bool same_archive =
-          i > 0 && reads[i - 1].storage.offset == at.offset && reads[i - 1].storage.length == at.length;
+          i > 0 && reads[i - 1]->storage.offset == at.offset && reads[i - 1]->storage.length == at.length;
       if (at.length <= small_archive) {
-        const std::span<const std::byte> archive = fetch(*file, reads.subspan(i));
-        if (!same_archive) look_at(reads[i], path, archive);
-        const TensorView part = part_of(reads[i], path, archive.data());
-        if (part.numel() > 0) place(part, reads[i].target);
+        const std::span<const std::byte> archive = fetch(*file_, reads.subspan(i));
+        if (!same_archive) look_at(read, path, archive);
+        const TensorView part = part_of(read, path, archive.data());
+        if (part.numel() > 0) place(part, read.target);
       } else {
-        if (!same_archive) {
+        if (!same_archive && !take_own(read)) {
           stored_ = read_tensor_archive(
-              [&](std::uint64_t offset, std::span<std::byte> out) { file->read_at(at.offset + offset, out); }, at.length,
-              path, reads[i].key);
+              [&](std::uint64_t offset, std::span<std::byte> out) { file_->read_at(at.offset + offset, out); }, at.length,
+              path, read.key);
         }
-        const TensorView part = part_of(reads[i], path, nullptr);
-        const Dims& strides = reads[i].run ? part.strides : stored_.strides;
-        const auto first =
-            static_cast<std::uint64_t>(reads[i].run.value_or(0) + element_offset(reads[i].part.offsets, strides)) *
-            size_of(part.dtype);
+        const TensorView part = part_of(read, path, nullptr);
+        const Dims& strides = read.run ? part.strides : stored_.strides;
+        const auto first = static_cast<std::uint64_t>(read.run.value_or(0) + element_offset(read.part.offsets, strides)) *
+                           size_of(part.dtype);
         const std::uint64_t storage = at.offset + stored_.storage_begin;
         RunningCrc crc(storage);
         const bool checked = verify_ != Verify::nothing && stored_.crc != 0;
-        part_reader_.read(*file, at.offset + stored_.data_offset + first, part, reads[i].target, checked ? &crc : nullptr);
+        part_reader_.read(*file_, at.offset + stored_.data_offset + first, part, read.target, checked ? &crc : nullptr);
         if (const auto value = crc.value_at(storage + stored_.storage_bytes)) {
-          check_crc(reads[i], path, *value);
+          check_crc(read, path, *value);
         } else if (checked && verify_ == Verify::everything && !same_archive) {
-          check_crc(reads[i], path,
-                    crc_of_range(*file, storage, stored_.storage_bytes, part_reader_.buffer(), [](std::size_t) {}));
+          check_crc(read, path,
+                    crc_of_range(*file_, storage, stored_.storage_bytes, part_reader_.buffer(), [](std::size_t) {}));
         }
       }
-      if (options_.progress != nullptr) *options_.progress += reads[i].target.nbytes();
+      if (options_.progress != nullptr) *options_.progress += read.target.nbytes();
     }
   }
 
   /// The archive of the first of `reads`, in memory, after reading as many of the following small ones as fit.
-  std::span<const std::byte> fetch(File& file, std::span<const ChunkRead> reads) {
-    const StorageInfo& wanted = reads[0].storage;
+  std::span<const std::byte> fetch(File& file, Reads reads) {
+    const StorageInfo& wanted = reads[0]->storage;
     if (wanted.offset < window_offset_ || wanted.offset + wanted.length > window_offset_ + window_.size()) {
       if (!window_memory_) window_memory_.reset(new std::byte[window_capacity_]);
       std::uint64_t end = wanted.offset + wanted.length;
-      for (const ChunkRead& next : reads.subspan(1)) {
-        const std::uint64_t next_end = next.storage.offset + next.storage.length;
-        if (next.storage.length > small_archive || next.storage.offset > end + cheap_gap ||
+      for (const ChunkRead* const later : reads.subspan(1)) {
+        const StorageInfo& next = later->storage;
+        const std::uint64_t next_end = next.offset + next.length;
+        if (next.length > small_archive || next.offset > end + static_cast<std::uint64_t>(cheap_gap) ||
             next_end > wanted.offset + window_capacity_) {
           break;
         }
@@ -151,20 +164,31 @@ class ChunkReader {
                            static_cast<std::size_t>(wanted.length));
   }
 
+  /// In a file of ours, whose blocks have checksums, an archive of the right size is as this library writes it: it need not
+  /// be looked at to know where its data lie. False where it cannot be.
+  [[nodiscard]] bool take_own(const ChunkRead& read) {
+    if (!own_file_) return false;
+    const TensorArchive& own = archive_of_(read.dtype, read.chunk_shape);
+    if (own.total_size() != read.storage.length) return false;
+    take(own, read);
+    return true;
+  }
+  void take(const TensorArchive& own, const ChunkRead& read) {
+    stored_ = {.dtype = read.dtype, .shape = read.chunk_shape, .strides = row_major_strides(read.chunk_shape)};
+    stored_.data_offset = stored_.storage_begin = own.data_offset();
+  }
+
   /// Finds out where the data lie in a small archive, and checks them.
   void look_at(const ChunkRead& read, const std::string& path, std::span<const std::byte> archive) {
+    if (take_own(read)) return;
     // Most archives are as this library writes them: comparing with what it would write is cheaper than reading them.
-    TensorArchive own(read.dtype, read.chunk_shape);
+    TensorArchive& own = archive_of_(read.dtype, read.chunk_shape);
     const auto equal = [](std::span<const std::byte> a, std::span<const std::byte> b) {
       return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
     };
     if (archive.size() == own.total_size() && equal(archive.first(own.head().size()), own.head())) {
       const auto data = archive.subspan(own.head().size(), own.data_size());
-      if (equal(archive.subspan(own.head().size() + data.size()), own.tail(crc32(data)))) {
-        stored_ = {.dtype = read.dtype, .shape = read.chunk_shape, .strides = row_major_strides(read.chunk_shape)};
-        stored_.data_offset = stored_.storage_begin = own.data_offset();
-        return;
-      }
+      if (equal(archive.subspan(own.head().size() + data.size()), own.tail(crc32(data)))) return take(own, read);
     }
     stored_ = read_tensor_archive(archive, archive.size(), path, read.key);
     if (verify_ != Verify::nothing && stored_.crc != 0) {
@@ -210,18 +234,18 @@ class ChunkReader {
     return whole_chunk.part(read.part);
   }
 
-  static void check_places(const std::string& path, std::uint64_t size, std::span<const ChunkRead> reads) {
-    for (const ChunkRead& read : reads) {
-      const StorageInfo& at = read.storage;
-      if (const auto fault = place_fault(path, size, read.key, at.offset, at.length)) {
-        throw FormatError(*fault, {.verb = "load", .key = std::string(read.key), .file = path});
+  static void check_places(const std::string& path, std::uint64_t size, Reads reads) {
+    for (const ChunkRead* const read : reads) {
+      const StorageInfo& at = read->storage;
+      if (const auto fault = place_fault(path, size, read->key, at.offset, at.length)) {
+        throw FormatError(*fault, {.verb = "load", .key = std::string(read->key), .file = path});
       }
     }
   }
 
-  [[noreturn]] static void throw_missing(const std::string& path, std::span<const ChunkRead> reads) {
+  [[noreturn]] static void throw_missing(const std::string& path, Reads reads) {
     std::vector<std::string_view> keys;
-    for (const ChunkRead& read : reads) keys.push_back(read.key);
+    for (const ChunkRead* const read : reads) keys.push_back(read->key);
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     throw IoError(concat("the data file ", path, ", which holds parts of ", list_text(keys, 8), ", does not exist"),
@@ -233,12 +257,16 @@ class ChunkReader {
   std::span<const std::string> names_;
   const Checksums& checksums_;
   const LoadOptions& options_;
-  Verify verify_ = Verify::nothing;  // of the file that is being read
+  std::unique_ptr<File> file_;
+  std::uint32_t open_name_ = 0;
+  bool own_file_ = false;
+  Verify verify_ = Verify::nothing;
   std::size_t window_capacity_;
   std::unique_ptr<std::byte[]> window_memory_;
   std::span<std::byte> window_;
   std::uint64_t window_offset_ = 0;
   StoredTensor stored_{};
+  ArchiveMaker archive_of_;
   PartReader part_reader_;
 };
 

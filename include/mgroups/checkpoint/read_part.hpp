@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include <mgroups/checkpoint/read_cost.hpp>
 #include <mgroups/core/crc32.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
@@ -80,9 +81,6 @@ class PartReader {
     std::uint64_t offset;
     TensorView stored, target;
   };
-
-  // A gap of this many bytes takes about as long to read from the page cache as a call does.
-  static constexpr std::int64_t cheap_gap = 16 << 10;
 
   void read_bytes(File& file, std::uint64_t offset, std::span<std::byte> out) {
     if (crc_ == nullptr) return file.read_at(offset, out);

@@ -79,7 +79,9 @@ class CheckpointReader {
     Parcels request(1);
     request.bytes = detail::load_request(state);
     request.counts[0] = request.bytes.size();
-    detail::LoadTask task(state, planner_.answers(request).bytes, opened_.directory, detail::form_of(opened_.flavour));
+    planner_.look_up(request);
+    const Parcels answer = planner_.answers(request);
+    detail::LoadTask task(state, answer.bytes, opened_.directory, detail::form_of(opened_.flavour), 1);
     LoadReport report;
     task.run(files_, options_, report);
   }

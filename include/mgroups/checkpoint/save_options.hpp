@@ -17,7 +17,7 @@ class PlanCache;
 /// How to save.
 struct SaveOptions {
   Flavour flavour = Flavour::torch_dist;
-  bool checksums = true;          ///< of each 1 MiB of what is written, in a file of their own that other readers ignore
+  bool checksums = true;          ///< of each 256 KiB of what is written, in a file of their own that other readers ignore
   bool compare_replicas = false;  ///< refuses to save tensors whose replicas differ, at the price of reading all of them
   std::size_t buffer_bytes = std::size_t{4} << 20;  ///< memory that each rank uses beside the state itself, about
   PlanCache* plan_cache = nullptr;                  ///< if given, an unchanged layout is not planned again; see PlanCache

@@ -15,7 +15,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 /// The CRC-32 of each block of a file; the last block may be shorter.
 struct BlockChecksums {
-  static constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+  /// Small, since a reader of part of a block must read all of it; large enough to take 4 bytes of 2^16.
+  static constexpr std::uint64_t block_bytes = std::uint64_t{256} << 10;
 
   std::uint64_t file_bytes = 0;
   std::vector<std::uint32_t> blocks;

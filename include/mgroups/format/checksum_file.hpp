@@ -25,7 +25,7 @@ MGROUPS_BEGIN_NAMESPACE
 ///
 ///     mgroups checksums 1
 ///     save 0123456789abcdef
-///     block 1048576
+///     block 262144
 ///     file 2097153 11111111 22222222 33333333 __0_0.distcp
 ///     end 44444444
 ///

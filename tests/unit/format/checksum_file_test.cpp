@@ -53,7 +53,7 @@ TEST_CASE("checksum file: every cut and every flipped byte is refused") {
 
 TEST_CASE("checksum file: sizes that lie are refused before memory is taken") {
   const auto forged = [](const std::string& lines) {
-    std::string text = "mgroups checksums 1\nsave x\nblock 1048576\n" + lines;
+    std::string text = "mgroups checksums 1\nsave x\nblock 262144\n" + lines;
     std::string end = "end ";
     mg::detail::append_hex(end, mg::crc32(std::as_bytes(std::span(text))));
     return mgroups_test::bytes_of(text + end + "\n");
