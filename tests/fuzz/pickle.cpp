@@ -50,6 +50,7 @@ void look_at(PickleValue value, std::vector<PickleValue>& next) {
       if (const auto items = value.items()) next.push_back(*items);
       break;
     case PickleKind::persistent: next.push_back(value.persistent_id()); break;
+    case PickleKind::record: break;
   }
 }
 

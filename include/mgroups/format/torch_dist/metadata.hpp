@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The mgroups authors
 #pragma once
 
+#include <mgroups/format/torch_dist/metadata_filter.hpp>
 #include <mgroups/format/torch_dist/metadata_reader.hpp>
 #include <mgroups/format/torch_dist/metadata_types.hpp>
 #include <mgroups/format/torch_dist/metadata_writer.hpp>

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <mgroups/core/dims.hpp>
+#include <mgroups/core/dtype.hpp>
 #include <mgroups/core/error.hpp>
 #include <mgroups/format/torch_dist/pickle_text.hpp>
 #include <mgroups/format/torch_dist/pickle_value.hpp>
@@ -42,8 +44,9 @@ class MetadataFields {
 
   /// True for an instance of a class of one of the three generations of torch's modules.
   [[nodiscard]] static bool is_instance(PickleValue value, std::string_view class_name) {
-    if (!value.is(PickleKind::object)) return false;
-    const PickleValue type = value.callable();
+    return value.is(PickleKind::object) && is_class(value.callable(), class_name);
+  }
+  [[nodiscard]] static bool is_class(PickleValue type, std::string_view class_name) {
     if (!type.is(PickleKind::global) || type.class_name() != class_name) return false;
     constexpr std::string_view modules[] = {
         "torch.distributed.checkpoint.metadata",
@@ -83,6 +86,21 @@ class MetadataFields {
       out.push_back(number.as_int());
     }
     return out;
+  }
+  [[nodiscard]] DType read_dtype(std::string_view key, PickleValue properties) const {
+    const auto state = properties.is(PickleKind::object) ? properties.state() : std::nullopt;
+    if (!is_instance(properties, "TensorProperties") || !state || !state->is(PickleKind::tuple) || state->size() < 5) {
+      fail(key, concat("has the properties ", to_string(properties, 160), ", which name no dtype"));
+    }
+    const PickleValue dtype = (*state)[0], layout = (*state)[1];
+    if (layout.is(PickleKind::object) && layout.args().size() == 1 && layout.args()[0].is(PickleKind::string) &&
+        layout.args()[0].as_string() != "torch.strided") {
+      refuse(key, concat("has layout ", in_quotes(layout.args()[0].as_string()), "; mgroups reads dense tensors"));
+    }
+    const auto known =
+        dtype.is(PickleKind::global) && dtype.module_name() == "torch" ? dtype_from_name(dtype.class_name()) : std::nullopt;
+    if (!known) refuse(key, concat("has dtype ", to_string(dtype, 60), ", which mgroups does not know"));
+    return *known;
   }
   [[nodiscard]] std::uint64_t count(std::string_view key, PickleValue value, std::string_view what) const {
     if (!value.is(PickleKind::integer) || value.as_int() < 0)

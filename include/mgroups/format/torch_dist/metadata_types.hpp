@@ -22,7 +22,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 class MetadataReader;
-}
+class MetadataPlaces;
+}  // namespace detail
 
 /// Where one item lies: `length` bytes from `offset` on, in file `file` of CheckpointMetadata::files.
 struct StorageInfo {
@@ -65,6 +66,7 @@ class TensorEntry {
 
  private:
   friend class detail::MetadataReader;
+  friend class detail::MetadataPlaces;
   [[nodiscard]] std::span<const std::int64_t> numbers(std::size_t i) const noexcept {
     return std::span(numbers_).subspan(i * shape.size(), shape.size());
   }
@@ -86,6 +88,8 @@ struct CheckpointMetadata {
   /// Megatron's `nd_reformulated_orig_global_shape`: the true shape of tensors stored as flattened ranges
   /// (Megatron-Core <= 0.15).
   std::map<std::string, Dims, std::less<>> original_shapes;
+  /// Tensors that a MetadataFilter has left out, sorted.
+  std::vector<std::string> left_out;
   /// Keys that are stored in a way which mgroups cannot read, and why: a dtype or layout that it does not know (such keys
   /// are not among `tensors`), or a transform, `stream.zstd/1` for one (such keys are).
   std::map<std::string, std::string, std::less<>> unreadable;

@@ -93,6 +93,7 @@ class ObjectDecoder {
       case PickleKind::global: return global(in);
       case PickleKind::object: return object(in, depth);
       case PickleKind::persistent: refuse("refers to a storage outside of any tensor");
+      case PickleKind::record: break;  // only in metadata
     }
     return {};
   }

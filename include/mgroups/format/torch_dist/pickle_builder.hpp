@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,6 +33,7 @@ class PickleBuilder {
       tree.nodes.push_back({.kind = kind});
     }
     tree.nodes[true_node].low = 1;
+    cached_ints_.fill(no_node);
   }
 
  protected:
@@ -47,6 +49,21 @@ class PickleBuilder {
   }
   void push(std::uint32_t index) { stack_.push_back(index); }
   void push_new(const PickleNode& node) { push(add(node)); }
+  [[nodiscard]] std::uint32_t int_node(std::int64_t value) {
+    const auto bits = static_cast<std::uint64_t>(value);
+    std::uint32_t& cached = cached_ints_[(bits ^ bits >> 12 ^ bits >> 28) & (cached_ints_.size() - 1)];
+    if (cached == no_node || tree_.nodes[cached].bits() != bits) {
+      PickleNode node{.kind = PickleKind::integer};
+      node.set_bits(bits);
+      cached = add(node);
+    }
+    return cached;
+  }
+  [[nodiscard]] std::uint32_t add_slice(PickleKind kind, std::size_t begin, std::size_t length) {
+    PickleNode node{.kind = kind, .extra = static_cast<std::uint32_t>(length)};
+    node.set_bits(begin);
+    return add(node);
+  }
 
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   [[nodiscard]] std::uint32_t top() const {
@@ -202,17 +219,21 @@ class PickleBuilder {
     slot = state;
   }
 
-  void put(std::uint64_t index) {
+  void check_put(std::uint64_t index) const {
     // Python numbers its memo from 0 without gaps, and each entry takes a byte at least.
     if (index > position_) fail(concat("stores to memo entry ", index, ", which no writer would have reached yet"));
+  }
+  [[noreturn]] void fail_unknown(std::uint64_t index) const {
+    fail(concat("refers to memo entry ", index, ", which was never stored"));
+  }
+  void put(std::uint64_t index) {
+    check_put(index);
     if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, no_node);
     memo_[static_cast<std::size_t>(index)] = share_top();
     memo_used_ = std::max(memo_used_, index + 1);
   }
   void get(std::uint64_t index) {
-    if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == no_node) {
-      fail(concat("refers to memo entry ", index, ", which was never stored"));
-    }
+    if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == no_node) fail_unknown(index);
     push(memo_[static_cast<std::size_t>(index)]);
   }
 
@@ -225,6 +246,7 @@ class PickleBuilder {
 
  private:
   std::vector<std::uint32_t> memo_;
+  std::array<std::uint32_t, 256> cached_ints_;
   std::uint32_t size_class_ = no_node;
   std::uint32_t unshared_ = 0;  // nodes from here on are on the stack once and nowhere else
 };

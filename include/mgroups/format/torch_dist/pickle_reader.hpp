@@ -3,12 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <mgroups/core/error.hpp>
 #include <mgroups/format/torch_dist/pickle_builder.hpp>
@@ -24,13 +24,14 @@ enum class PersistentIds : bool { refused, allowed };
 namespace detail {
 
 /// The pickle machine, which executes nothing: time and memory are linear in the input, however often shared values occur.
-/// Opcodes of protocols 2 to 5 that Python writes; all others are refused.
-class PickleMachine : private PickleBuilder {
+/// Opcodes of protocols 2 to 5 that Python writes; all others are refused. `Builder` is PickleBuilder, or one that derives
+/// from it and hides some of its operations.
+template <class Builder = PickleBuilder>
+class PickleMachine : private Builder {
  public:
-  PickleMachine(PickleTree& tree, PersistentIds persistent_ids)
-      : PickleBuilder(tree), input_(tree.input), persistent_ids_(persistent_ids) {
-    cached_ints_.fill(no_node);
-  }
+  template <class... Args>
+  explicit PickleMachine(PickleTree& tree, PersistentIds persistent_ids, Args&&... args)
+      : Builder(tree, std::forward<Args>(args)...), input_(tree.input), persistent_ids_(persistent_ids) {}
 
   /// Runs to STOP and returns the root.
   [[nodiscard]] std::uint32_t run() {
@@ -47,6 +48,13 @@ class PickleMachine : private PickleBuilder {
   }
 
  private:
+  using Builder::add, Builder::add_slice, Builder::int_node, Builder::push, Builder::push_new, Builder::pop,
+      Builder::pop_mark, Builder::share_top, Builder::put, Builder::get, Builder::fail;
+  using Builder::add_marked, Builder::add_some, Builder::push_marked, Builder::push_tuple, Builder::push_tuple_of;
+  using Builder::build, Builder::call, Builder::call_with_keywords, Builder::push_global;
+  using Builder::none_node, Builder::true_node, Builder::false_node, Builder::empty_tuple_node;
+  using Builder::tree_, Builder::stack_, Builder::marks_, Builder::position_, Builder::opcode_position_, Builder::memo_used_;
+
   [[nodiscard]] std::span<const std::byte> take(std::uint64_t n) {
     if (n > input_.size() - position_) {
       fail(concat("wants ", n, " more bytes at byte ", position_, ", but ends at byte ", input_.size()));
@@ -62,16 +70,7 @@ class PickleMachine : private PickleBuilder {
     return value;
   }
 
-  void push_int(std::int64_t value) {
-    const auto bits = static_cast<std::uint64_t>(value);
-    std::uint32_t& cached = cached_ints_[(bits ^ bits >> 12 ^ bits >> 28) & (cached_ints_.size() - 1)];
-    if (cached == no_node || tree_.nodes[cached].bits() != bits) {
-      PickleNode node{.kind = PickleKind::integer};
-      node.set_bits(bits);
-      cached = add(node);
-    }
-    push(cached);
-  }
+  void push_int(std::int64_t value) { push(int_node(value)); }
   void push_long(std::uint64_t n) {
     const std::size_t begin = position_;
     const auto bytes = take(n);
@@ -87,11 +86,6 @@ class PickleMachine : private PickleBuilder {
     push_int(static_cast<std::int64_t>(value));
   }
   void push_slice(PickleKind kind, std::size_t begin, std::size_t length) { push(add_slice(kind, begin, length)); }
-  [[nodiscard]] std::uint32_t add_slice(PickleKind kind, std::size_t begin, std::size_t length) {
-    PickleNode node{.kind = kind, .extra = static_cast<std::uint32_t>(length)};
-    node.set_bits(begin);
-    return add(node);
-  }
   [[nodiscard]] bool utf8(std::size_t begin, std::size_t length) const {
     const auto* const first = reinterpret_cast<const char*>(input_.data());
     return utf8_fault({first + begin, length}) == std::string_view::npos;
@@ -211,7 +205,6 @@ class PickleMachine : private PickleBuilder {
 
   std::span<const std::byte> input_;
   PersistentIds persistent_ids_;
-  std::array<std::uint32_t, 256> cached_ints_;
 };
 
 }  // namespace detail
@@ -225,7 +218,7 @@ class PickleDocument {
                  PersistentIds persistent_ids = PersistentIds::refused) {
     tree_.input = input;
     tree_.file = file_name;
-    root_ = detail::PickleMachine(tree_, persistent_ids).run();
+    root_ = detail::PickleMachine<>(tree_, persistent_ids).run();
   }
   PickleDocument(const PickleDocument&) = delete;
   PickleDocument& operator=(const PickleDocument&) = delete;

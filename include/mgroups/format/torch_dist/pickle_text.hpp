@@ -68,6 +68,7 @@ inline void append_pickle_text(std::string& out, PickleValue value, std::size_t 
       // Each may be as long as the file; to_string cuts what this leaves of a character.
       out += concat(value.module_name().substr(0, limit), '.', value.class_name().substr(0, limit));
       return;
+    case PickleKind::record: out += "<object>"; return;
     case PickleKind::object: return append_pickle_object(out, value, limit, depth - 1);
     case PickleKind::persistent:
       out += '<';

@@ -17,7 +17,8 @@
 MGROUPS_BEGIN_NAMESPACE
 
 /// What a node of a pickle is. Classes and functions are never looked up: `global` is their name, `object` the record that
-/// one would be called, or its instance made, with these arguments. A torch.Size is the tuple that it is made of.
+/// one would be called, or its instance made, with these arguments. A torch.Size is the tuple that it is made of. A `record`
+/// is an object that a reader of its own has taken in: only that reader knows more of it.
 enum class PickleKind : std::uint8_t {
   none,
   boolean,
@@ -33,6 +34,7 @@ enum class PickleKind : std::uint8_t {
   global,
   object,
   persistent,
+  record,
 };
 
 [[nodiscard]] constexpr std::string_view name(PickleKind kind) noexcept {
@@ -51,6 +53,7 @@ enum class PickleKind : std::uint8_t {
     case PickleKind::global: return "a class or function";
     case PickleKind::object: return "an object";
     case PickleKind::persistent: return "a persistent id";
+    case PickleKind::record: return "an object";
   }
   return "a value";
 }
@@ -66,10 +69,12 @@ namespace detail {
 //   object                   nodes of callable and arguments; `extra` is the state or `no_node`. Where `extended` is set,
 //                            `low` is the first of the links callable, arguments, state, items and keyword arguments
 //   persistent               node of the id
+//   record                   as its reader says
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   bool extended = false;
   bool instantiated = false;  // of an object: its class was not called but instantiated
+  std::uint8_t tag = 0;       // for a reader of its own
   std::uint32_t extra = 0;
   std::uint32_t low = 0;
   std::uint32_t high = 0;
