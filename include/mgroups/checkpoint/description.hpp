@@ -24,6 +24,7 @@
 #include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/io/commit.hpp>
 #include <mgroups/io/file.hpp>
+#include <mgroups/io/sequential_writer.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
@@ -75,7 +76,11 @@ inline void add_records(CheckpointMetadata& metadata, int rank, WireReader& read
   return out;
 }
 
-/// Everything but the data files, of which `written` has one message a rank; `.metadata` last. Local, blocking.
+/// `.metadata` goes to its file while it is made; no more of it is in memory at a time.
+inline constexpr std::size_t metadata_buffer_bytes = std::size_t{1} << 18;
+
+/// Everything but the data files, of which `written` has one message a rank. `.metadata` is the last file to get its name: its
+/// checksum must be durable before. Local, blocking.
 inline void write_description(FileSystem& files, const std::string& directory, const Parcels& written,
                               const StoredCommon& common, const SaveOptions& options) {
   CheckpointMetadata metadata;
@@ -101,14 +106,17 @@ inline void write_description(FileSystem& files, const std::string& directory, c
     write(marker_name, std::as_bytes(std::span(common.file.empty() ? torch_dist_short_marker : torch_dist_marker)));
   }
   if (options.checksums) metadata.save_id = random_nonce();
-  const std::vector<std::byte> bytes = write_metadata(metadata);
+  FileCommit last(files, join_path(directory, std::string(metadata_name)));
+  BlockChecksums& own = sums.files[std::string(metadata_name)];
+  SequentialWriter out(files.create(last.temporary()), 0, metadata_buffer_bytes, options.checksums ? &own : nullptr);
+  write_metadata(metadata, [&](std::span<const std::byte> block) { out.append(block); });
+  out.finish();
   if (options.checksums) {
     sums.save_id = metadata.save_id;
-    sums.files[std::string(metadata_name)].append(bytes);
     const std::string text = write_checksums(sums);
     write_file_atomically(files, join_path(directory, std::string(ChecksumFile::name)), std::as_bytes(std::span(text)));
   }
-  write_file_atomically(files, join_path(directory, std::string(metadata_name)), bytes);
+  last.place();
 }
 
 /// A directory that exists and is no checkpoint is somebody's: it is not replaced.

@@ -160,25 +160,47 @@ class DirectoryCommit {
   bool placed_ = false;
 };
 
-/// Writes a small file so that readers see the old content or the new one: temporary name, sync, rename, sync of the
-/// directory. Local, blocking.
-inline void write_file_atomically(FileSystem& files, const std::string& path, std::span<const std::byte> content) {
-  const detail::SplitPath target = detail::split_path(path);
-  const std::string temporary = join_path(target.parent, concat(".", target.name, detail::new_mark, detail::random_nonce()));
-  try {
-    const auto file = files.create(temporary);
-    file->write_at(0, content);
-    file->sync();
-    file->close();
-    files.rename(temporary, path);
-  } catch (...) {
-    try {
-      files.remove_all(temporary);
-    } catch (...) {
-    }
-    throw;
+/// Replaces one file: readers see the old content or the new one. The new one is written, synced and closed under
+/// `temporary()`; `place` gives it its name. What is not placed is removed.
+class FileCommit {
+ public:
+  FileCommit(FileSystem& files, const std::string& path) : files_(files), path_(path), target_(detail::split_path(path)) {
+    temporary_ = join_path(target_.parent, concat(".", target_.name, detail::new_mark, detail::random_nonce()));
   }
-  files.sync_directory(target.parent);
+  FileCommit(const FileCommit&) = delete;
+  FileCommit& operator=(const FileCommit&) = delete;
+  ~FileCommit() {
+    if (placed_) return;
+    try {
+      files_.remove_all(temporary_);
+    } catch (...) {  // it bears a leftover's name
+    }
+  }
+
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
+  /// Blocking. When it returns, the new content is in place and durable.
+  void place() {
+    files_.rename(temporary_, path_);
+    placed_ = true;
+    files_.sync_directory(target_.parent);
+  }
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+  detail::SplitPath target_;
+  std::string temporary_;
+  bool placed_ = false;
+};
+
+/// Replaces a small file as a whole. Local, blocking.
+inline void write_file_atomically(FileSystem& files, const std::string& path, std::span<const std::byte> content) {
+  FileCommit commit(files, path);
+  const auto file = files.create(commit.temporary());
+  file->write_at(0, content);
+  file->sync();
+  file->close();
+  commit.place();
 }
 
 MGROUPS_END_NAMESPACE
