@@ -33,16 +33,17 @@ class Comparison {
     return b_.version == (a_.version.empty() ? "1.0.0" : a_.version);
   }
 
- private:
-  bool equal(const StorageInfo& a, const StorageInfo& b) const {
-    return a_.files.at(a.file) == b_.files.at(b.file) && a.offset == b.offset && a.length == b.length;
-  }
   bool equal(const TensorEntry& a, const TensorEntry& b) const {
     if (a.dtype != b.dtype || a.shape != b.shape || a.chunk_count() != b.chunk_count()) return false;
     for (std::size_t i = 0; i < a.chunk_count(); ++i) {
       if (a.chunk_box(i) != b.chunk_box(i) || !equal(a.chunk_storage(i), b.chunk_storage(i))) return false;
     }
     return true;
+  }
+
+ private:
+  bool equal(const StorageInfo& a, const StorageInfo& b) const {
+    return a_.files.at(a.file) == b_.files.at(b.file) && a.offset == b.offset && a.length == b.length;
   }
 
   const CheckpointMetadata& a_;
@@ -56,6 +57,19 @@ void run(Bytes input) {
     metadata = mgroups::parse_metadata(input, "input");
   });
   if (!good) return;
+  // However it was read, the whole tree says the same; and every single tensor can be had.
+  const CheckpointMetadata plain = mgroups::detail::read_plain_metadata(input, "input", nullptr);
+  require(metadata.files == plain.files && metadata.tensors == plain.tensors && metadata.objects == plain.objects &&
+              metadata.paths == plain.paths && metadata.unreadable == plain.unreadable,
+          "records and tree say the same");
+  if (!metadata.tensors.empty()) {
+    mgroups::MetadataFilter filter;
+    const auto& [key, tensor] = *metadata.tensors.begin();
+    filter.want(key);
+    const CheckpointMetadata part = mgroups::parse_metadata(input, "input", filter);
+    require(part.tensors.size() == 1 && Comparison(metadata, part).equal(tensor, part.tensors.at(key)),
+            "a filter keeps what is wanted as it is");
+  }
   // What was accepted can be written: an error here is a bug as well.
   const std::vector<std::byte> written = write_metadata(metadata);
   const CheckpointMetadata again = mgroups::parse_metadata(written, "what was written");

@@ -79,8 +79,8 @@ inline void add_records(CheckpointMetadata& metadata, int rank, WireReader& read
 /// `.metadata` goes to its file while it is made; no more of it is in memory at a time.
 inline constexpr std::size_t metadata_buffer_bytes = std::size_t{1} << 18;
 
-/// Everything but the data files, of which `written` has one message a rank. `.metadata` is the last file to get its name: its
-/// checksum must be durable before. Local, blocking.
+/// Everything but the data files, of which `written` has one message a rank. `.metadata` is the last file to get its name:
+/// its checksum must be durable before. Local, blocking.
 inline void write_description(FileSystem& files, const std::string& directory, const Parcels& written,
                               const StoredCommon& common, const SaveOptions& options) {
   CheckpointMetadata metadata;

@@ -3,6 +3,6 @@
 #pragma once
 
 #include <mgroups/format/torch_dist/metadata_filter.hpp>
-#include <mgroups/format/torch_dist/metadata_reader.hpp>
+#include <mgroups/format/torch_dist/metadata_parse.hpp>
 #include <mgroups/format/torch_dist/metadata_types.hpp>
 #include <mgroups/format/torch_dist/metadata_writer.hpp>

@@ -46,20 +46,22 @@ class MetadataFilter {
 
   /// Wants all of a tensor.
   void want(std::string_view key) { entry(key).whole_ = true; }
-  /// Wants a part of a tensor, in the stored tensor's indices. A part of another number of axes than the tensor has wants all
-  /// of it. From the ninth part of one tensor on, a box around some of them stands for them: more may be kept than is needed.
+  /// Wants a part of a tensor, in the stored tensor's indices. A part of another number of axes than the tensor has wants
+  /// all of it. From the ninth part of one tensor on, a box around some of them stands for them: more may be kept than is
+  /// needed.
   void want(std::string_view key, const Box& part) {
     Wanted& wanted = entry(key);
-    if (wanted.whole_ || part.empty()) return;
+    if (wanted.whole_) return;
     for (const Box& known : wanted.parts_) {
       if (known.offsets.rank() != part.offsets.rank()) {
         wanted.whole_ = true;
         return;
       }
     }
+    // An empty part has a number of axes, too.
     if (wanted.parts_.size() < most_parts) {
       if (std::find(wanted.parts_.begin(), wanted.parts_.end(), part) == wanted.parts_.end()) wanted.parts_.push_back(part);
-    } else {
+    } else if (!part.empty()) {
       extend(wanted.parts_.back(), part);
     }
   }

@@ -19,9 +19,9 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Reads the state of one record straight from the opcodes: from behind NEWOBJ to behind BUILD, no node is made. It knows what
-/// picklers write there, numbers, texts, tuples of numbers and torch.Size of those; at everything else it gives up, and the
-/// pickle machine must read the object instead.
+/// Reads the state of one record straight from the opcodes: from behind NEWOBJ to behind BUILD, no node is made. It knows
+/// what picklers write there, numbers, texts, tuples of numbers and torch.Size of those; at everything else it gives up, and
+/// the pickle machine must read the object instead.
 class MetadataScanner {
  public:
   enum class Kind : std::uint8_t { none, number, text, counts };
@@ -41,8 +41,8 @@ class MetadataScanner {
 
   MetadataScanner(PickleTree& tree, const MetadataMemo& memo) : tree_(tree), memo_(memo), input_(tree.input) {}
 
-  /// True where the state that begins at byte `position` is one of a record of this type: `end()`, the values and the puts are
-  /// valid until the next call. `memo_used` is the number that MEMOIZE gives next.
+  /// True where the state that begins at byte `position` is one of a record of this type: `end()`, the values and the puts
+  /// are valid until the next call. `memo_used` is the number that MEMOIZE gives next.
   [[nodiscard]] bool scan(RecordType type, std::size_t position, std::uint64_t memo_used) {
     memo_used_ = memo_used;
     notes_puts_ = true;
