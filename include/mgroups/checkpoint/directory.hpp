@@ -201,25 +201,29 @@ template <class OnRead>
 }  // namespace detail
 
 /// Reads and validates `.metadata`, against its checksum where there is one and `verify` asks for it; where each rank has
-/// written its own, all of them. Local, blocking.
+/// written its own, all of them. With `wanted`, only what a filter keeps of it (parse_metadata). Local, blocking.
 /// Throws CheckpointError when there is no checkpoint, FormatError when `.metadata` is not what it should be.
 [[nodiscard]] inline OpenedCheckpoint open_checkpoint(FileSystem& files, const std::string& directory,
-                                                      Verify verify = Verify::touched) {
+                                                      Verify verify = Verify::touched,
+                                                      const MetadataFilter* wanted = nullptr) {
   OpenedCheckpoint out;
   out.directory = committed_path(files, directory);
   const std::string path = join_path(out.directory, std::string(detail::metadata_name));
+  const auto parse = [&](std::span<const std::byte> bytes, const std::string& file) {
+    return wanted != nullptr ? parse_metadata(bytes, file, *wanted) : parse_metadata(bytes, file);
+  };
   if (files.status(path).kind != FileKind::file) {
     const std::vector<std::string> parts = detail::rank_metadata_names(files, out.directory);
     for (const std::string& name : parts) {
       const std::string part = join_path(out.directory, name);
-      detail::merge_metadata(out.metadata, parse_metadata(detail::read_whole_file(files, part), part), part);
+      detail::merge_metadata(out.metadata, parse(detail::read_whole_file(files, part), part), part);
     }
     if (!parts.empty()) return out;
     throw CheckpointError(concat("no checkpoint at ", directory, ": ", detail::why_not_a_checkpoint(files, directory)),
                           {.verb = "load", .file = directory});
   }
   const std::vector<std::byte> bytes = detail::read_whole_file(files, path);
-  out.metadata = parse_metadata(bytes, path);
+  out.metadata = parse(bytes, path);
   if (verify != Verify::nothing) detail::read_checksums(files, out, bytes);
   out.flavour = detail::read_flavour(files, out);
   return out;

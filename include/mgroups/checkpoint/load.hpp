@@ -68,9 +68,12 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
   const bool leads = comm.rank() == coordinator;
 
   on_all_ranks(comm, "load", [&] { check_shards(state.tensors); });
-  const auto opened = on_all_ranks(
-      comm, "load", [&] { return leads ? std::optional(open_checkpoint(files, directory, options.verify)) : std::nullopt; });
   const Parcels requests = gather(comm, load_request(state), coordinator);
+  const auto opened = on_all_ranks(comm, "load", [&] {
+    if (!leads) return std::optional<OpenedCheckpoint>();
+    const MetadataFilter wanted = LoadPlanner::filter_of(requests);
+    return std::optional(open_checkpoint(files, directory, options.verify, &wanted));
+  });
 
   std::optional<LoadPlanner> planner;  // the coordinator's
   if (leads) planner.emplace(*opened, options);
@@ -82,6 +85,8 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
     to_wire(writer, report);
     std::vector<std::string_view> stored_keys;
     for (const auto& [key, tensor] : opened->metadata.tensors) stored_keys.push_back(key);
+    stored_keys.insert(stored_keys.end(), opened->metadata.left_out.begin(), opened->metadata.left_out.end());
+    std::sort(stored_keys.begin(), stored_keys.end());
     const bool acceptable = planner->acceptable(report);
     writer.text(acceptable ? std::string() : report_sentence(directory, report, stored_keys));
     if (!acceptable) return;

@@ -80,6 +80,15 @@ class LoadPlanner {
         [](int, const ObjectRequest&) {});
   }
 
+  /// What all requests together need of the checkpoint's tensors.
+  [[nodiscard]] static MetadataFilter filter_of(const Parcels& requests) {
+    MetadataFilter out;
+    for_each_request(
+        requests, [&](int, const Request& request) { out.want(request.key, request.box); },
+        [](int, const ObjectRequest&) {});
+    return out;
+  }
+
   [[nodiscard]] LoadReport report(const Parcels& requests) {
     LoadReport out;
     asked_.clear();
@@ -117,6 +126,7 @@ class LoadPlanner {
     for (const auto& [key, tensor] : metadata_.tensors) {
       if (!askers_.contains(&tensor)) out.unexpected.push_back(key);
     }
+    out.unexpected.insert(out.unexpected.end(), metadata_.left_out.begin(), metadata_.left_out.end());
     for (const auto& [key, reason] : metadata_.unreadable) {
       if (!wanted.contains(key) && !metadata_.tensors.contains(key)) out.unexpected.push_back(key);
     }

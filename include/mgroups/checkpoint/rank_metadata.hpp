@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <mgroups/core/box.hpp>
@@ -68,6 +70,10 @@ inline void merge_metadata(CheckpointMetadata& whole, const CheckpointMetadata& 
   whole.paths.insert(part.paths.begin(), part.paths.end());
   whole.original_shapes.insert(part.original_shapes.begin(), part.original_shapes.end());
   whole.unreadable.insert(part.unreadable.begin(), part.unreadable.end());
+  std::vector<std::string> left_out;
+  std::set_union(whole.left_out.begin(), whole.left_out.end(), part.left_out.begin(), part.left_out.end(),
+                 std::back_inserter(left_out));
+  whole.left_out = std::move(left_out);
   whole.version = part.version;
   whole.writer_class = part.writer_class;
 }
