@@ -89,10 +89,12 @@ class ChunkReader {
   /// The file of `reads` stays open for the next call: many short ones may follow.
   void open(const std::string& path, Reads reads) {
     const std::uint32_t name = reads[0]->storage.file;
-    if (file_ != nullptr && name == open_name_) return;
+    if (file_ != nullptr && name == open_name_) return check_places(path, file_->size(), reads);
     file_.reset();
     window_ = {};
-    if (files_.status(path).kind != FileKind::file) throw_missing(path, reads);
+    const FileStatus status = files_.status(path);
+    if (status.kind != FileKind::file) throw_missing(path, reads);
+    check_places(path, status.size, reads);
     const auto sums = checksums_.find(names_[name]);
     file_ = open_data_file(files_, path, sums != checksums_.end() ? &sums->second : nullptr);
     open_name_ = name;
@@ -104,7 +106,6 @@ class ChunkReader {
   void read_file(Reads reads) {
     const std::string path = join_path(directory_, names_[reads[0]->storage.file]);
     open(path, reads);
-    check_places(path, file_->size(), reads);
     for (std::size_t i = 0; i < reads.size(); ++i) {
       const ChunkRead& read = *reads[i];
       const StorageInfo& at = read.storage;
