@@ -4,7 +4,6 @@
 // all_gather on threads, and the bare copies that it cannot do without: every rank copies every rank's part into its own
 // memory.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +11,8 @@
 #include <vector>
 
 #include <mgroups/comm/threads.hpp>
+
+#include "support/stopwatch.hpp"
 
 namespace mg = mgroups;
 
@@ -23,14 +24,15 @@ int main(int argc, char** argv) {
   const bool ours = std::string_view(argv[1]) == "ours";
   const int ranks = std::atoi(argv[2]);
   const std::size_t part = static_cast<std::size_t>(std::atoll(argv[3])) / static_cast<std::size_t>(ranks) / 4;
+  const auto slower = [](const Seconds& a, const Seconds& b) { return a.wall < b.wall; };
   std::vector<std::vector<float>> inputs(static_cast<std::size_t>(ranks), std::vector<float>(part, 1.0f));
   const auto times = mg::run_threads(ranks, [&](auto& world) {
     const std::vector<float>& in = inputs[static_cast<std::size_t>(world.rank())];
     std::vector<float> out(part * static_cast<std::size_t>(ranks));
-    std::vector<double> seconds;
+    std::vector<Seconds> seconds;
     for (int round = 0; round < 9; ++round) {
       world.barrier();
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       if (ours) {
         world.all_gather(std::span<const float>(in), std::span<float>(out));
       } else {
@@ -41,11 +43,12 @@ int main(int argc, char** argv) {
         }
         world.barrier();
       }
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      seconds.push_back(watch.read());
     }
-    std::nth_element(seconds.begin(), seconds.begin() + 4, seconds.end());
+    std::nth_element(seconds.begin(), seconds.begin() + 4, seconds.end(), slower);
     return seconds[4];
   });
-  std::printf("{\"seconds\": %.6f}\n", *std::max_element(times.begin(), times.end()));
+  const Seconds slowest = *std::max_element(times.begin(), times.end(), slower);
+  std::printf("{\"seconds\": %.6f, \"cpu_seconds\": %.6f}\n", slowest.wall, slowest.cpu);
   return 0;
 }
