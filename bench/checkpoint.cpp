@@ -2,16 +2,14 @@
 // SPDX-FileCopyrightText: The mgroups authors
 //
 // One save or load, or the raw file work of the same bytes, timed between barriers of thread ranks. bench.py runs it in
-// turn with peers.
-#include <sys/resource.h>
-
+// turn with peers. What was loaded is compared with what was saved; what was saved is left for others to compare.
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,106 +18,144 @@
 #include <mgroups/checkpoint/load.hpp>
 #include <mgroups/checkpoint/save.hpp>
 #include <mgroups/comm/threads.hpp>
-#include <mgroups/shard/sharded_tensor.hpp>
-#include <mgroups/shard/state_dict.hpp>
+#include <mgroups/core/text.hpp>
+#include <mgroups/io/posix.hpp>
 
+#include "counting_files.hpp"
+#include "numbered_state.hpp"
 #include "support/raw_file_speed.hpp"
+#include "support/stopwatch.hpp"
 
 namespace mg = mgroups;
 
 namespace {
 
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-/// This rank's part of the state: large tensors are split along axis 0 over all ranks, small ones are dealt out whole.
-struct RankState {
-  std::vector<std::uint32_t> memory;
-  mg::ShardedStateDict<mg::TensorView> state;
-
-  RankState(int rank, int ranks, std::int64_t tensors, std::int64_t bytes) {
-    const bool split = bytes >= (1 << 20);
-    const std::int64_t elements = bytes / 4, mine = split ? elements / ranks : elements;
-    const std::int64_t held = split ? tensors : mg::split_range(tensors, ranks, rank).size();
-    memory.resize(static_cast<std::size_t>(held * mine));
-    std::uint32_t value = static_cast<std::uint32_t>(rank) + 1;
-    for (std::uint32_t& element : memory) element = value = value * 1664525u + 1013904223u;
-    auto* at = memory.data();
-    for (std::int64_t i = 0; i < held; ++i, at += mine) {
-      const mg::TensorView view{at, mg::DType::float32, {mine / 16, 16}, {16, 1}};
-      const std::string key = mg::concat("layer.", split ? i : i * ranks + rank, ".weight");
-      state.add(split ? mg::make_sharded_grid(key, view, {{0, rank, ranks}}) : mg::make_whole(key, view));
-    }
-  }
+struct Result {
+  Seconds seconds;
+  std::uint64_t bytes_read = 0;    // from data files, by all ranks
+  std::uint64_t bytes_needed = 0;  // that the ranks hold
 };
 
-/// What training waits for in an asynchronous save, from the second one on; or a copy of the same bytes into warm memory.
-double stage_seconds(std::string_view verb, const std::string& directory, RankState& rank, mg::thread_comm& world) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  if (verb == "stage") {
-    mg::AsyncSaver saver(world);
-    saver.save(directory, rank.state).wait();
+template <class Work>
+Seconds between_barriers(mg::thread_comm& world, Work&& work) {
+  world.barrier();
+  const Stopwatch watch;
+  work();
+  world.barrier();
+  return watch.read();
+}
+
+/// The first save of a process, or its third; each into a new directory, since replacing an old checkpoint would time the
+/// file system's deleting, too.
+Seconds save(std::string_view verb, const std::string& directory, const NumberedState& state, mg::thread_comm& world) {
+  std::vector<std::string> earlier;
+  if (verb == "save-again") earlier = {directory + "-1", directory + "-2"};
+  const auto remove = [&](const std::string& path) {
+    if (world.rank() == 0) mg::posix_file_system().remove_all(path);
     world.barrier();
-    const auto start = Clock::now();
-    const mg::AsyncSave save = saver.save(directory, rank.state);
-    const double seconds = since(start);
-    save.wait();
-    return seconds;
+  };
+  for (const std::string& path : earlier) {
+    remove(path);
+    mg::save(path, state.dict, world);
   }
-  const std::vector<mg::LocalShard> shards = rank.state.local_state().tensors;
+  remove(directory);
+  const Seconds out = between_barriers(world, [&] { mg::save(directory, state.dict, world); });
+  for (const std::string& path : earlier) remove(path);
+  return out;
+}
+
+/// The first load of a process, or its second.
+Result load(std::string_view verb, const std::string& directory, NumberedState& state, mg::thread_comm& world,
+            CountingFiles& files) {
+  if (verb == "load-again") mg::load(directory, state.dict, world);
+  state.clear();
+  world.barrier();
+  Result out;
+  const std::uint64_t read_before = files.bytes_read();
+  out.seconds = between_barriers(world, [&] { mg::load(directory, state.dict, world, {.files = &files}); });
+  out.bytes_read = files.bytes_read() - read_before;
+  state.check();
+  out.bytes_needed = static_cast<std::uint64_t>(state.bytes());
+  return out;
+}
+
+/// What training waits for in an asynchronous save, from the second one on.
+Seconds stage(const std::string& directory, const NumberedState& state, mg::thread_comm& world) {
+  mg::AsyncSaver saver(world);
+  saver.save(directory, state.dict).wait();
+  world.barrier();
+  const Stopwatch watch;
+  const mg::AsyncSave save = saver.save(directory, state.dict);
+  const Seconds out = watch.read();
+  save.wait();
+  return out;
+}
+
+/// A copy of the same bytes into warm memory.
+Seconds copy(const NumberedState& state, mg::thread_comm& world) {
+  const std::vector<mg::LocalShard> shards = state.dict.local_state().tensors;
   std::vector<std::vector<std::byte>> copies;
   for (const mg::LocalShard& shard : shards) copies.emplace_back(shard.data.nbytes(), std::byte{1});
-  world.barrier();
-  const auto start = Clock::now();
-  for (std::size_t i = 0; i < shards.size(); ++i) std::memcpy(copies[i].data(), shards[i].data.data, copies[i].size());
-  world.barrier();
-  return since(start);
+  return between_barriers(world, [&] {
+    for (std::size_t i = 0; i < shards.size(); ++i) std::memcpy(copies[i].data(), shards[i].data.data, copies[i].size());
+  });
+}
+
+Result on_rank(std::string_view verb, const std::string& directory, const StateSizes& sizes, mg::thread_comm& world,
+               CountingFiles& files) {
+  NumberedState state(sizes, world.rank());
+  if (verb.starts_with("load")) return load(verb, directory, state, world, files);
+  state.fill();
+  if (verb.starts_with("save")) return {save(verb, directory, state, world)};
+  if (verb == "stage") return {stage(directory, state, world)};
+  if (verb == "memcpy") return {copy(state, world)};
+  throw mg::InvalidArgument(mg::concat("'", verb, "' is no verb"));
+}
+
+Result measure(std::string_view verb, const std::string& directory, const StateSizes& sizes) {
+  if (verb.starts_with("raw-")) {
+    const std::int64_t copies = sizes.cut == Cut::copies ? sizes.ranks : 1;
+    const auto bytes = static_cast<std::uint64_t>(copies * sizes.tensors * sizes.bytes_each);
+    const bool write = verb == "raw-write";
+    const RawSeconds raw = raw_file_speed(directory, bytes, sizes.ranks, write);
+    return {write ? Seconds{raw.write, raw.write_cpu} : Seconds{raw.read, raw.read_cpu}};
+  }
+  CountingFiles files;
+  const auto results =
+      mg::run_threads(sizes.ranks, [&](auto& world) { return on_rank(verb, directory, sizes, world, files); });
+  // The process's CPU time and the bytes of all ranks are the same for every rank, all but for what ends meanwhile.
+  Result out = results.front();
+  out.bytes_needed = 0;
+  for (const Result& one : results) {
+    out.seconds.wall = std::max(out.seconds.wall, one.seconds.wall);
+    out.bytes_needed += one.bytes_needed;
+  }
+  return out;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: checkpoint save|load|stage|memcpy|raw-write|raw-read DIRECTORY RANKS TENSORS BYTES_EACH\n");
+  if (argc < 6 || argc > 8) {
+    std::fprintf(stderr,
+                 "usage: checkpoint save|save-again|load|load-again|stage|memcpy|raw-write|raw-read DIRECTORY RANKS TENSORS "
+                 "BYTES_EACH [axis0|axis1|copies|dealt [ROW_BYTES]]\n");
     return 2;
   }
-  const std::string_view verb = argv[1];
-  const std::string directory = argv[2];
-  const int ranks = std::atoi(argv[3]);
-  const std::int64_t tensors = std::atoll(argv[4]), bytes = std::atoll(argv[5]);
   try {
-    double seconds = 0, cpu = 0;
-    if (verb.starts_with("raw")) {
-      const RawSeconds raw = raw_file_speed(directory, static_cast<std::uint64_t>(tensors * bytes), ranks);
-      seconds = verb == "raw-write" ? raw.write : raw.read;
-    } else {
-      const auto times = mg::run_threads(ranks, [&](auto& world) {
-        RankState rank(world.rank(), ranks, tensors, bytes);
-        // Replacing an old checkpoint would time the file system's deleting, too.
-        if (verb == "stage" || verb == "memcpy") return stage_seconds(verb, directory, rank, world);
-        if (verb == "save" && world.rank() == 0) mg::posix_file_system().remove_all(directory);
-        world.barrier();
-        const double cpu_before = cpu_seconds();
-        const auto start = std::chrono::steady_clock::now();
-        if (verb == "save") {
-          mg::save(directory, rank.state, world);
-        } else {
-          mg::load(directory, rank.state, world);
-        }
-        world.barrier();
-        if (world.rank() == 0) cpu = cpu_seconds() - cpu_before;
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      });
-      seconds = *std::max_element(times.begin(), times.end());
+    StateSizes sizes;
+    sizes.ranks = std::atoi(argv[3]);
+    sizes.tensors = std::atoll(argv[4]);
+    sizes.bytes_each = std::atoll(argv[5]);
+    if (argc > 6) sizes.cut = cut_from(argv[6]);
+    if (argc > 7) sizes.row_bytes = std::atoll(argv[7]);
+    const Result result = measure(argv[1], argv[2], sizes);
+    std::printf("{\"seconds\": %.6f, \"cpu_seconds\": %.6f", result.seconds.wall, result.seconds.cpu);
+    if (result.bytes_needed > 0) {
+      std::printf(", \"bytes_read\": %llu, \"bytes_needed\": %llu", static_cast<unsigned long long>(result.bytes_read),
+                  static_cast<unsigned long long>(result.bytes_needed));
     }
-    std::printf("{\"seconds\": %.6f, \"cpu_seconds\": %.6f}\n", seconds, cpu);
+    std::printf("}\n");
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "checkpoint: %s\n", error.what());
