@@ -7,15 +7,23 @@ source "$root/.ci/lib.sh"
 
 usage() {
   cat <<'TEXT'
-usage: bench/run.sh [--no-install] [--repeats N] [--only PART] [--json FILE] [--disk DIRECTORY]
+usage: bench/run.sh [--no-install] [--repeats N] [--only PART] [--quick] [--json FILE] [--svg FILE] [--disk DIRECTORY]
 
-Measures ours, a real peer (PyTorch's distributed checkpoint, safetensors) and the machine's limit in turn, and
-prints the medians as one table, in seconds; ratios are speeds, so above 1 is faster. About ten minutes.
+Measures ours, real peers (PyTorch's distributed checkpoint, Megatron-Core, safetensors, Python's pickle) and the machine's
+limit in turn, on disk and on tmpfs, at two sizes each. Prints the medians as one table: wall and CPU seconds of each, how
+many times as fast ours is, the part of the other's CPU time that it takes, and the exponent of growth between the sizes.
+What ours saves is loaded by torch in the same run and every element compared; what ours loads, by our program.
+About fifteen minutes.
 
-  --only PART   checkpoint, small, plan or all_gather
-  --json FILE   write all samples there
+  --repeats N       rounds of each measurement (default 5); slow peers have fewer, as the table says
+  --only PART       parts whose name holds it: checkpoint, again, rows, copies, small, stage, training, plan, metadata,
+                    all_gather
+  --quick           sizes / 8, to check that everything runs
+  --json FILE       write all samples there
+  --svg FILE        draw the picture there (default build/run/bench.svg)
+  --disk DIRECTORY  where the disk is measured (default build)
 
-exit status: 0 measured, 1 something failed, 2 wrong usage, 3 packages are missing
+exit status: 0 measured, 1 something failed or was saved or loaded wrongly, 2 wrong usage, 3 packages are missing
 TEXT
 }
 
