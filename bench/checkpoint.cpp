@@ -117,6 +117,9 @@ Result measure(std::string_view verb, const std::string& directory, const StateS
     const std::int64_t copies = sizes.cut == Cut::copies ? sizes.ranks : 1;
     const auto bytes = static_cast<std::uint64_t>(copies * sizes.tensors * sizes.bytes_each);
     const bool write = verb == "raw-write";
+    // A save removes the checkpoint before it and so finds memory for the file system's cache that was in use a moment ago.
+    // On a virtual machine other memory may have to come from the host first, at several times the cost of writing.
+    if (write) raw_file_speed(directory, bytes, sizes.ranks, false);
     const RawSeconds raw = raw_file_speed(directory, bytes, sizes.ranks, write);
     return {write ? Seconds{raw.write, raw.write_cpu} : Seconds{raw.read, raw.read_cpu}};
   }
