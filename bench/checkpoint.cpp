@@ -21,7 +21,7 @@
 #include <mgroups/core/text.hpp>
 #include <mgroups/io/posix.hpp>
 
-#include "counting_files.hpp"
+#include "support/counting_files.hpp"
 #include "numbered_state.hpp"
 #include "support/raw_file_speed.hpp"
 #include "support/stopwatch.hpp"

@@ -19,6 +19,7 @@
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_plan.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
+#include <mgroups/checkpoint/load_request.hpp>
 #include <mgroups/checkpoint/load_task.hpp>
 #include <mgroups/checkpoint/save.hpp>
 #include <mgroups/comm/any_communicator.hpp>
@@ -92,7 +93,7 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
     if (!acceptable) return;
     writer.text(opened->directory);
     writer.number(opened->flavour == Flavour::torch_dist ? 1 : 0);
-    const bool common_wanted = planner->wants_common(requests);
+    const bool common_wanted = wants_common(requests);
     writer.number(common_wanted ? 1 : 0);
     if (common_wanted) to_wire(writer, read_common(files, *opened, planner->wanted_objects(requests)));
   });

@@ -22,6 +22,7 @@
 #include <mgroups/checkpoint/flavour.hpp>
 #include <mgroups/checkpoint/load_options.hpp>
 #include <mgroups/checkpoint/load_report.hpp>
+#include <mgroups/checkpoint/load_request.hpp>
 #include <mgroups/checkpoint/shared_reads.hpp>
 #include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
@@ -39,29 +40,6 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Asks the coordinator for this rank's keys and boxes, objects, and common state.
-[[nodiscard]] inline std::vector<std::byte> load_request(const LocalState& state) {
-  std::vector<std::byte> message;
-  WireWriter writer(message);
-  writer.number(state.common != nullptr ? 1 : 0);
-  writer.number(state.tensors.size());
-  for (const LocalShard& shard : state.tensors) {
-    const ShardLayout& layout = *shard.layout;
-    writer.text(layout.key);
-    writer.number(static_cast<std::uint64_t>(layout.dtype));
-    writer.number(layout.allow_shape_mismatch ? 1 : 0);
-    writer.number(static_cast<std::uint64_t>(layout.global_shape.rank()));
-    writer.dims(layout.global_shape);
-    writer.box(layout.box());
-  }
-  for (const ShardedObject* object : state.objects) {
-    writer.text(object->key);
-    writer.text(object->unique_key());
-    writer.number(object->whole() ? 1 : 0);
-  }
-  return message;
-}
-
 /// How a chunk comes to a rank.
 inline constexpr std::uint64_t read_alone = 0, read_run = 1, read_for_several = 2;
 
@@ -76,7 +54,7 @@ class LoadPlanner {
     asked_.clear();
     askers_.clear();
     for_each_request(
-        requests, [&](int, const Request& request) { static_cast<void>(look_up(request)); },
+        requests, [&](int, const TensorRequest& request) { static_cast<void>(look_up(request)); },
         [](int, const ObjectRequest&) {});
   }
 
@@ -84,7 +62,7 @@ class LoadPlanner {
   [[nodiscard]] static MetadataFilter filter_of(const Parcels& requests) {
     MetadataFilter out;
     for_each_request(
-        requests, [&](int, const Request& request) { out.want(request.key, request.box); },
+        requests, [&](int, const TensorRequest& request) { out.want(request.key, request.box); },
         [](int, const ObjectRequest&) {});
     return out;
   }
@@ -99,7 +77,7 @@ class LoadPlanner {
     };
     for_each_request(
         requests,
-        [&](int, const Request& request) {
+        [&](int, const TensorRequest& request) {
           const Stored* const stored = look_up(request);
           if (const auto unreadable = metadata_.unreadable.find(request.key); unreadable != metadata_.unreadable.end()) {
             wanted.insert(request.key);
@@ -141,17 +119,11 @@ class LoadPlanner {
     return out;
   }
 
-  /// Whether any rank asks for the common state.
-  [[nodiscard]] bool wants_common(const Parcels& requests) const {
-    bool wanted = false;
-    requests.for_each([&](int, std::span<const std::byte> bytes) { wanted = wanted || WireReader(bytes).number() != 0; });
-    return wanted;
-  }
   /// The stored keys of all objects that some rank asks for.
   [[nodiscard]] std::set<std::string, std::less<>> wanted_objects(const Parcels& requests) const {
     std::set<std::string, std::less<>> out;
     for_each_request(
-        requests, [](int, const Request&) {},
+        requests, [](int, const TensorRequest&) {},
         [&](int, const ObjectRequest& request) {
           if (const auto found = find_object(request); found != metadata_.objects.end()) out.insert(found->first);
         });
@@ -192,7 +164,7 @@ class LoadPlanner {
     };
     for_each_request(
         requests,
-        [&](int rank, const Request& request) {
+        [&](int rank, const TensorRequest& request) {
           turn_to(rank);
           answer(request, asked_[next++], shared, writer, files);
         },
@@ -208,42 +180,9 @@ class LoadPlanner {
   }
 
  private:
-  struct Request {
-    std::string_view key;
-    DType dtype;
-    bool allow_shape_mismatch;
-    Dims shape;
-    Box box;
-    std::uint32_t shard;  // its number on its rank
-  };
   using Stored = std::pair<const std::string, TensorEntry>;
-  struct ObjectRequest {
-    std::string_view key;
-    std::string_view unique_key;
-    bool whole;
-  };
-
-  template <class OnTensor, class OnObject>
-  static void for_each_request(const Parcels& requests, OnTensor&& on_tensor, OnObject&& on_object) {
-    requests.for_each([&](int rank, std::span<const std::byte> bytes) {
-      WireReader reader(bytes);
-      static_cast<void>(reader.number());
-      const std::uint64_t shards = reader.number();
-      for (std::uint32_t shard = 0; shard < shards; ++shard) {
-        Request request{reader.text(), static_cast<DType>(reader.number()), reader.number() != 0, {}, {}, shard};
-        request.shape = reader.dims(static_cast<int>(reader.number()));
-        request.box = reader.box(request.shape.rank());
-        on_tensor(rank, request);
-      }
-      while (!reader.done()) {
-        const std::string_view key = reader.text(), unique_key = reader.text();
-        on_object(rank, ObjectRequest{key, unique_key, reader.number() != 0});
-      }
-    });
-  }
-
   /// Null where it is not stored.
-  const Stored* look_up(const Request& request) {
+  const Stored* look_up(const TensorRequest& request) {
     const auto found = metadata_.tensors.find(request.key);
     const bool stored = found != metadata_.tensors.end();
     asked_.push_back(stored ? &*found : nullptr);
@@ -266,7 +205,7 @@ class LoadPlanner {
 
   /// The tensor as the request sees it: one that Megatron-Core stored as flattened ranges can be asked for in its true
   /// shape.
-  [[nodiscard]] const TensorEntry& seen_by(const Request& request, const TensorEntry& stored) {
+  [[nodiscard]] const TensorEntry& seen_by(const TensorRequest& request, const TensorEntry& stored) {
     if (request.shape.rank() + 1 != stored.shape.rank() || metadata_.original_shapes.empty()) return stored;
     auto known = flattened_.find(&stored);
     if (known == flattened_.end()) {
@@ -276,7 +215,7 @@ class LoadPlanner {
     return known->second ? known->second->entry : stored;
   }
 
-  [[nodiscard]] std::optional<std::string> fault_of(const TensorEntry& stored, const Request& wanted) const {
+  [[nodiscard]] std::optional<std::string> fault_of(const TensorEntry& stored, const TensorRequest& wanted) const {
     std::string reason;
     const bool shape_fits =
         wanted.allow_shape_mismatch ? stored.shape.rank() == wanted.shape.rank() : stored.shape == wanted.shape;
@@ -290,7 +229,7 @@ class LoadPlanner {
 
   /// Calls `f(chunk)` for each chunk of `tensor` that overlaps the request's box.
   template <class F>
-  void for_each_chunk(const Request& request, const TensorEntry& tensor, F&& f) {
+  void for_each_chunk(const TensorRequest& request, const TensorEntry& tensor, F&& f) {
     if (request.box.empty()) return;
     if (tensor.chunk_count() == 1) return f(std::size_t{0});
     auto index = indices_.find(&tensor);
@@ -308,7 +247,7 @@ class LoadPlanner {
       std::size_t next = 0;
       for_each_request(
           requests,
-          [&](int rank, const Request& request) {
+          [&](int rank, const TensorRequest& request) {
             const Stored* const stored = asked_[next++];
             // What one shard alone asks for cannot be read for several.
             if (stored == nullptr || askers_.find(&stored->second)->second < 2) return;
@@ -324,17 +263,16 @@ class LoadPlanner {
           },
           [](int, const ObjectRequest&) {});
     };
-    for_each_part([&](int, const Request&, std::string_view, const TensorEntry& tensor, std::size_t chunk, const Box& part) {
-      shared.count(tensor, chunk, part);
-    });
-    for_each_part([&](int rank, const Request& request, std::string_view key, const TensorEntry& tensor, std::size_t chunk,
-                      const Box& part) {
+    for_each_part([&](int, const TensorRequest&, std::string_view, const TensorEntry& tensor, std::size_t chunk,
+                      const Box& part) { shared.count(tensor, chunk, part); });
+    for_each_part([&](int rank, const TensorRequest& request, std::string_view key, const TensorEntry& tensor,
+                      std::size_t chunk, const Box& part) {
       if (shared.shared(tensor, chunk)) shared.share(tensor, chunk, key, rank, request.shard, part);
     });
     return shared.assign(metadata_.files);
   }
 
-  void answer(const Request& request, const Stored* stored, const SharedReads& shared, WireWriter& writer,
+  void answer(const TensorRequest& request, const Stored* stored, const SharedReads& shared, WireWriter& writer,
               std::set<std::uint32_t>& files) {
     if (stored == nullptr) {
       writer.number(0);
