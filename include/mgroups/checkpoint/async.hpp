@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <mgroups/checkpoint/agreement.hpp>
+#include <mgroups/checkpoint/background.hpp>
 #include <mgroups/checkpoint/plan_cache.hpp>
 #include <mgroups/checkpoint/save.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
@@ -81,6 +82,9 @@ struct AsyncOptions {
   /// What `save` does while the one before is in flight: wait for it, or throw on every rank.
   enum class Busy : bool { wait, refuse };
   Busy when_busy = Busy::wait;
+  /// How much the thread that writes yields to others, where every core is busy: Linux's nice value, 0 to 19. At 10 it takes
+  /// a tenth of a core from a thread that computes, and much more where there is room.
+  int niceness = 10;
   /// Called by the next save, or the destructor, with the sentence of a failure that nobody has waited for. Empty: it goes to
   /// standard error.
   std::function<void(std::string_view)> on_unseen_failure = {};
@@ -126,12 +130,12 @@ class AsyncSaver {
                                const SaveOptions& options = {}) {
     detail::on_all_ranks(front_, "save", [&] {
       std::unique_lock lock(mutex_);
-      if (phase_ != Phase::idle && options_.when_busy == AsyncOptions::Busy::refuse) {
+      if (writing_ && options_.when_busy == AsyncOptions::Busy::refuse) {
         throw CheckpointError(concat("cannot save to ", directory, " yet: the save to ", last_->directory,
                                      " is still in flight; wait for it, or let saves wait for each other"),
                               {.file = directory});
       }
-      changed_.wait(lock, [&] { return phase_ == Phase::idle; });
+      changed_.wait(lock, [&] { return !writing_; });
     });
     report_unseen(std::exchange(last_, nullptr));
     const LocalState source = state.local_state();
@@ -140,58 +144,48 @@ class AsyncSaver {
     job->options = options;
     job->options.progress = &job->bytes_done;
     job->options.plan_cache = &plan_;
-    try {
-      detail::on_all_ranks(front_, "save", [&] { copy(source, *job); });
-    } catch (...) {
-      set_phase(Phase::idle);
-      throw;
-    }
+    detail::on_all_ranks(front_, "save", [&] { copy(source, *job); });
     last_ = job;
-    set_phase(Phase::writing);
+    set_writing(true);
     return AsyncSave(std::move(job));
   }
 
  private:
-  enum class Phase { idle, copying, copied, writing };
+  static constexpr std::uint64_t worth_a_thread = std::uint64_t{64} << 20;
 
   void copy(const LocalState& source, detail::AsyncJob& job) {
     detail::check_shards(source.tensors);
     staging_.prepare(source);
     job.bytes_total = staging_.bytes();
-    // The worker has nothing else to do, so that it copies as well.
-    set_phase(Phase::copying);
-    staging_.copy();
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return phase_ == Phase::copied; });
+    // Not by the worker, whose priority may be low.
+    if (job.bytes_total >= worth_a_thread) {
+      std::thread second([this] { staging_.copy(); });
+      staging_.copy();
+      second.join();
+    } else {
+      staging_.copy();
     }
     staging_.check();
   }
 
-  void set_phase(Phase phase) {
+  void set_writing(bool writing) {
     {
       const std::lock_guard lock(mutex_);
-      phase_ = phase;
+      writing_ = writing;
     }
     changed_.notify_all();
   }
 
   void work() {
+    detail::lower_priority(options_.niceness);
     while (true) {
-      Phase phase{};
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return phase_ == Phase::copying || phase_ == Phase::writing || stopping_; });
-        phase = phase_;
-        if (phase != Phase::copying && phase != Phase::writing) return;
+        changed_.wait(lock, [&] { return writing_ || stopping_; });
+        if (!writing_) return;
       }
-      if (phase == Phase::copying) {
-        staging_.copy();
-        set_phase(Phase::copied);
-      } else {
-        write(*last_);
-        set_phase(Phase::idle);
-      }
+      write(*last_);
+      set_writing(false);
     }
   }
 
@@ -240,7 +234,7 @@ class AsyncSaver {
   std::shared_ptr<detail::AsyncJob> last_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Phase phase_ = Phase::idle;
+  bool writing_ = false;
   bool stopping_ = false;
   std::thread worker_;
 };
