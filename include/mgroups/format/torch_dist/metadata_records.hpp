@@ -82,9 +82,7 @@ class MetadataMemo {
     return slot < nodes_.size() ? nodes_[static_cast<std::size_t>(slot)] : no_node;
   }
   /// Whether a number may be fetched later.
-  [[nodiscard]] bool may_be_fetched(std::uint64_t number) const noexcept {
-    return !fetches_ || fetches_->slot(number) != PickleFetches::none;
-  }
+  [[nodiscard]] bool may_be_fetched(std::uint64_t number) const noexcept { return !fetches_ || fetches_->contains(number); }
   void set(std::uint64_t number, std::uint32_t node) {
     const std::uint64_t slot = fetches_ ? fetches_->slot(number) : number;
     if (fetches_ && slot == PickleFetches::none) return;

@@ -38,6 +38,10 @@ class PickleFetches {
 
   /// How many different numbers are fetched.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
+  [[nodiscard]] bool contains(std::uint64_t number) const noexcept {
+    const std::uint64_t word = number / 64;
+    return word < bits_.size() && (bits_[static_cast<std::size_t>(word)] >> number % 64 & 1) != 0;
+  }
   /// A place below `count()` for each number that is fetched; `none` for others.
   [[nodiscard]] std::uint32_t slot(std::uint64_t number) const noexcept {
     return number < first_.size() ? first_[static_cast<std::size_t>(number)] : slot_of(number);
@@ -110,8 +114,8 @@ class PickleFetches {
     bits_[word] |= std::uint64_t{1} << number % 64;
   }
   [[nodiscard]] std::uint32_t slot_of(std::uint64_t number) const noexcept {
+    if (!contains(number)) return none;
     const std::uint64_t word = number / 64, bit = std::uint64_t{1} << number % 64;
-    if (word >= bits_.size() || (bits_[static_cast<std::size_t>(word)] & bit) == 0) return none;
     return before_[static_cast<std::size_t>(word)] +
            static_cast<std::uint32_t>(std::popcount(bits_[static_cast<std::size_t>(word)] & (bit - 1)));
   }
