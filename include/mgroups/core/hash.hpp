@@ -20,9 +20,9 @@ namespace detail {
   std::uint64_t value = 0;
   if constexpr (std::endian::native == std::endian::little) {
     std::memcpy(&value, at, n);
-    return value;
+  } else {
+    for (std::size_t i = 0; i < n; ++i) value |= static_cast<std::uint64_t>(at[i]) << (8 * i);
   }
-  for (std::size_t i = 0; i < n; ++i) value |= static_cast<std::uint64_t>(at[i]) << (8 * i);
   return value;
 }
 
