@@ -3,24 +3,25 @@
 //
 // Writing and reading the `.metadata` of a large checkpoint: TENSORS tensors of rank 2 in CHUNKS_EACH chunks each. A rank of
 // the save owned one chunk of every tensor; `parse-part` looks for those that it reads again.
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <mgroups/checkpoint/directory.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/format/torch_dist/metadata.hpp>
 #include <mgroups/io/posix.hpp>
 #include <mgroups/io/sequential_writer.hpp>
+
+#include "peak_bytes.hpp"
+#include "support/stopwatch.hpp"
 
 namespace mg = mgroups;
 
@@ -47,33 +48,6 @@ mg::CheckpointMetadata describe(int tensors, int chunks_each) {
   return out;
 }
 
-std::size_t peak_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return 1024 * static_cast<std::size_t>(std::atoll(line.c_str() + 6));
-  }
-  return 0;
-}
-
-struct Times {
-  double seconds = 0, cpu_seconds = 0;
-};
-template <class F>
-Times timed(F&& f) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::clock_t cpu = std::clock();
-  f();
-  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-          static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC};
-}
-
-std::vector<std::byte> read_file(const std::string& path) {
-  const auto file = mg::posix_file_system().open_read(path);
-  std::vector<std::byte> bytes(file->size());
-  file->read_at(0, bytes);
-  return bytes;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,33 +59,36 @@ int main(int argc, char** argv) {
   const int tensors = std::atoi(argv[2]), chunks_each = std::atoi(argv[3]);
   const std::string path = argv[4];
   std::size_t bytes = 0, before = 0, chunks = 0;
-  Times times;
+  Seconds taken;
   if (verb == "write") {
     const mg::CheckpointMetadata metadata = describe(tensors, chunks_each);
     mg::posix_file_system().remove_all(path);
     before = peak_bytes();
-    times = timed([&] {
+    const Stopwatch watch;
+    {
       mg::BlockChecksums sums;
       mg::SequentialWriter out(mg::posix_file_system().create(path), 0, std::size_t{1} << 20, &sums);
       mg::write_metadata(metadata, [&](std::span<const std::byte> block) { out.append(block); });
       out.finish();
       bytes = sums.file_bytes;
-    });
+    }
+    taken = watch.read();
     for (const auto& [key, tensor] : metadata.tensors) chunks += tensor.chunk_count();
   } else {
-    const std::vector<std::byte> input = read_file(path);
+    const std::vector<std::byte> input = mg::detail::read_whole_file(mg::posix_file_system(), path);
     bytes = input.size();
     mg::CheckpointMetadata metadata;
     mg::MetadataFilter wanted;
     for (int i = 0; i < tensors; ++i) wanted.want(key_of(i), box_of(chunks_each / 2));
     before = peak_bytes();
-    times = timed(
-        [&] { metadata = verb == "parse" ? mg::parse_metadata(input, path) : mg::parse_metadata(input, path, wanted); });
+    const Stopwatch watch;
+    metadata = verb == "parse" ? mg::parse_metadata(input, path) : mg::parse_metadata(input, path, wanted);
+    taken = watch.read();
     for (const auto& [key, tensor] : metadata.tensors) chunks += tensor.chunk_count();
   }
   std::printf(
       "{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"bytes\": %zu, \"peak_bytes\": %zu, \"peak_bytes_before\": %zu, "
       "\"chunks\": %zu}\n",
-      times.seconds, times.cpu_seconds, bytes, peak_bytes(), before, chunks);
+      taken.wall, taken.cpu, bytes, peak_bytes(), before, chunks);
   return 0;
 }

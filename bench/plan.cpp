@@ -2,22 +2,18 @@
 // SPDX-FileCopyrightText: The mgroups authors
 //
 // The whole work of planning a save, for every rank of a simulated world on one core: describing the shards, and what each
-// owner and the coordinator do. And the same for a layout that has not changed, with a cache.
-#include <sys/resource.h>
-
+// owner and the coordinator do.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include <mgroups/checkpoint/plan_cache.hpp>
 #include <mgroups/core/text.hpp>
 #include <mgroups/shard/state_dict.hpp>
 
+#include "peak_bytes.hpp"
 #include "support/simulated_plan.hpp"
 
 namespace mg = mgroups;
@@ -93,12 +89,6 @@ struct Model {
     return state;
   }
 };
-
-std::size_t peak_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
-}
 
 }  // namespace
 

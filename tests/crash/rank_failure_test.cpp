@@ -25,6 +25,7 @@
 #include <doctest/doctest.h>
 
 #include "support/faulty_files.hpp"
+#include "support/forwarding_files.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -182,22 +183,11 @@ TEST_CASE("a data file that one rank alone cannot see is the same error on all")
   const TemporaryDirectory directory;
   const std::string path = directory / "run";
   run(0, {}, [&](auto& world, FaultyFiles& files) { save_generation_of(path, 5, world, files); });
-  class Blind final : public mg::FileSystem {
+  class Blind final : public ForwardingFiles {
    public:
-    std::unique_ptr<mg::File> open_read(const std::string& p) override { return real_.open_read(p); }
-    std::unique_ptr<mg::File> create(const std::string& p) override { return real_.create(p); }
     mg::FileStatus status(const std::string& p) override {
-      return p.ends_with("__1_0.distcp") ? mg::FileStatus{} : real_.status(p);
+      return p.ends_with("__1_0.distcp") ? mg::FileStatus{} : ForwardingFiles::status(p);
     }
-    std::vector<std::string> list(const std::string& p) override { return real_.list(p); }
-    bool make_directories(const std::string& p) override { return real_.make_directories(p); }
-    void rename(const std::string& from, const std::string& to) override { real_.rename(from, to); }
-    bool exchange(const std::string& a, const std::string& b) override { return real_.exchange(a, b); }
-    void remove_all(const std::string& p) override { real_.remove_all(p); }
-    void sync_directory(const std::string& p) override { real_.sync_directory(p); }
-
-   private:
-    mg::FileSystem& real_ = mg::posix_file_system();
   };
   const auto errors = mg::run_threads(three_ranks, [&](auto& world) -> std::string {
     Blind blind;

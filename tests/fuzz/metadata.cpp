@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The mgroups authors
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include <mgroups/format/torch_dist/metadata.hpp>

@@ -10,29 +10,22 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include <mgroups/io/posix.hpp>
+#include <mgroups/io/file.hpp>
+
+#include "forwarding_files.hpp"
 
 /// The machine's file system, which counts the bytes that are read from data files.
-class CountingFiles final : public mgroups::FileSystem {
+class CountingFiles final : public ForwardingFiles {
  public:
   /// Of all ranks that share the object, so far.
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_; }
 
   std::unique_ptr<mgroups::File> open_read(const std::string& path) override {
-    auto file = real_.open_read(path);
+    auto file = ForwardingFiles::open_read(path);
     if (!std::string_view(path).ends_with(".distcp")) return file;
     return std::make_unique<CountingFile>(bytes_, std::move(file));
   }
-  std::unique_ptr<mgroups::File> create(const std::string& path) override { return real_.create(path); }
-  mgroups::FileStatus status(const std::string& path) override { return real_.status(path); }
-  std::vector<std::string> list(const std::string& directory) override { return real_.list(directory); }
-  bool make_directories(const std::string& path) override { return real_.make_directories(path); }
-  void rename(const std::string& from, const std::string& to) override { real_.rename(from, to); }
-  bool exchange(const std::string& a, const std::string& b) override { return real_.exchange(a, b); }
-  void remove_all(const std::string& path) override { real_.remove_all(path); }
-  void sync_directory(const std::string& path) override { real_.sync_directory(path); }
 
  private:
   class CountingFile final : public mgroups::File {
@@ -54,6 +47,5 @@ class CountingFiles final : public mgroups::FileSystem {
     std::unique_ptr<mgroups::File> real_;
   };
 
-  mgroups::FileSystem& real_ = mgroups::posix_file_system();
   std::atomic<std::uint64_t> bytes_{0};
 };

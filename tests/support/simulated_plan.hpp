@@ -115,18 +115,12 @@ template <class StateOf>
       offer.put(writer);
     }
     detail::Balancer balancer(std::move(load));
-    std::vector<std::size_t> boxes;
-    for (const auto& offer : offers) {
-      mgroups::WireReader reader(offer);
-      boxes.push_back(balancer.add(reader));
-      out.most_offers += boxes.back();
-    }
-    const std::vector<std::uint32_t> chosen = balancer.choose();
-    std::size_t next = 0;
+    for (const auto& offer : offers) balancer.add(offer);
+    const std::vector<std::vector<std::uint32_t>> chosen = balancer.choose();
     for (std::size_t i = 0; i < in_order.size(); ++i) {
-      const auto own = in_order[i]->keys.writes(std::span(chosen).subspan(next, boxes[i]));
+      const auto own = in_order[i]->keys.writes(chosen[i]);
       writes.insert(writes.end(), own.begin(), own.end());
-      next += boxes[i];
+      out.most_offers += chosen[i].size();
     }
   });
   out.writes.resize(static_cast<std::size_t>(ranks));

@@ -85,8 +85,8 @@ struct AsyncOptions {
   /// How much the thread that writes yields to others, where every core is busy: Linux's nice value, 0 to 19. At 10 it takes
   /// a tenth of a core from a thread that computes, and much more where there is room.
   int niceness = 10;
-  /// Called by the next save, or the destructor, with the sentence of a failure that nobody has waited for. Empty: it goes to
-  /// standard error.
+  /// Called by the next save, or the destructor, with the sentence of a failure that nobody has waited for. Empty: it
+  /// goes to standard error.
   std::function<void(std::string_view)> on_unseen_failure = {};
 };
 

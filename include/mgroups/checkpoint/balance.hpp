@@ -50,8 +50,9 @@ class Balancer {
   /// `fixed`: the bytes that each rank writes in any case.
   explicit Balancer(std::vector<std::uint64_t> fixed) : load_(std::move(fixed)) {}
 
-  /// Takes the offer of the next owner, which must live until `choose` has returned. Returns how many boxes it has.
-  std::size_t add(WireReader& reader) {
+  /// Takes the offer of the next owner, which must live until `choose` has returned.
+  void add(std::span<const std::byte> offer) {
+    WireReader reader(offer);
     std::vector<std::uint32_t> sets;
     for (auto n = reader.number(); n > 0; --n) {
       const std::span<const std::byte> rest = reader.rest();
@@ -67,17 +68,16 @@ class Balancer {
       }
       sets.push_back(known->second);
     }
-    const std::size_t before = boxes_.size();
     for (auto n = reader.number(); n > 0; --n) {
       const std::uint64_t bytes = reader.number();
       const std::uint32_t set = sets[reader.small_number()];
       boxes_.push_back({bytes, set, reader.small_number()});
     }
-    return boxes_.size() - before;
+    ends_.push_back(boxes_.size());
   }
 
-  /// For each box of all offers, in the order in which they came, the rank that writes it.
-  [[nodiscard]] std::vector<std::uint32_t> choose() {
+  /// For each owner, in the order in which they came, the rank that writes each of its boxes.
+  [[nodiscard]] std::vector<std::vector<std::uint32_t>> choose() {
     std::uint64_t total = 0;
     for (const std::uint64_t bytes : load_) total += bytes;
     for (const Offer::Box& box : boxes_) total += box.bytes;
@@ -92,7 +92,14 @@ class Balancer {
       chosen[i] = load_[box.main] + box.bytes <= load_[least] + slack ? box.main : least;
       load_[chosen[i]] += box.bytes;
     }
-    return chosen;
+    std::vector<std::vector<std::uint32_t>> out;
+    auto begin = chosen.begin();
+    for (const std::size_t end : ends_) {
+      const auto next = chosen.begin() + static_cast<std::ptrdiff_t>(end);
+      out.emplace_back(begin, next);
+      begin = next;
+    }
+    return out;
   }
 
  private:
@@ -112,6 +119,7 @@ class Balancer {
   std::vector<std::vector<Entry>> heaps_;  // one per set of ranks, as the loads were when an entry was last looked at
   std::map<std::string_view, std::uint32_t> by_content_;
   std::vector<Offer::Box> boxes_;
+  std::vector<std::size_t> ends_;  // of each owner's boxes
 };
 
 }  // namespace detail

@@ -15,6 +15,7 @@
 #include <mgroups/checkpoint/plan.hpp>
 #include <mgroups/checkpoint/save_options.hpp>
 #include <mgroups/checkpoint/stored_object.hpp>
+#include <mgroups/core/align_up.hpp>
 #include <mgroups/core/block_checksums.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/crc32.hpp>
@@ -39,11 +40,6 @@ namespace detail {
 /// Every archive begins at a multiple of this, and its data at a multiple of 64 from there: mapped data are aligned in the
 /// file too.
 inline constexpr std::uint64_t archive_alignment = 64;
-
-/// Where an archive of `size` bytes lies when it is appended to a file of `end` bytes.
-[[nodiscard]] constexpr std::uint64_t aligned(std::uint64_t end) noexcept {
-  return (end + archive_alignment - 1) & ~(archive_alignment - 1);
-}
 
 /// Appends the elements of `view` in row-major order and returns their CRC-32.
 inline std::uint32_t append_elements(SequentialWriter& out, const TensorView& view, std::size_t slab_bytes) {
@@ -164,9 +160,9 @@ class DataFileWriter {
   ArchiveMaker archive_of;
   for (const std::uint32_t i : indices) {
     const ShardLayout& layout = *tensors[i].layout;
-    end = aligned(end) + archive_of(layout.dtype, layout.box().sizes).total_size();
+    end = align_up(end, archive_alignment) + archive_of(layout.dtype, layout.box().sizes).total_size();
   }
-  for (const ObjectItem& item : objects) end = aligned(end) + item.archive.size();
+  for (const ObjectItem& item : objects) end = align_up(end, archive_alignment) + item.archive.size();
   DataFileWriter writer(files, join_path(directory, data_file_name(rank)), end, options);
   for (const std::uint32_t i : indices) {
     const std::size_t bytes = tensors[i].data.nbytes();

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -99,6 +101,39 @@ struct FlattenedTensor {
   for (const FlatPiece& piece : out.pieces) out.entry.add_chunk(piece.box, stored.chunk_storage(piece.chunk));
   return out;
 }
+
+/// The tensors of a checkpoint as somebody asks for them: one that Megatron-Core stored as flattened ranges can be asked for
+/// in its true shape.
+class TensorsInTrueShape {
+ public:
+  struct Flattened {
+    const FlattenedTensor* tensor;
+    const TensorEntry* stored;
+  };
+
+  explicit TensorsInTrueShape(const CheckpointMetadata& metadata) : metadata_(metadata) {}
+
+  /// The stored tensor, or what it is when it is asked for with `rank` axes. Valid as long as this.
+  [[nodiscard]] const TensorEntry& seen(std::string_view key, const TensorEntry& stored, int rank) {
+    if (rank + 1 != stored.shape.rank() || metadata_.original_shapes.empty()) return stored;
+    auto known = flattened_.find(&stored);
+    if (known == flattened_.end()) {
+      known = flattened_.emplace(&stored, flattened_tensor(metadata_, key, stored)).first;
+      if (known->second) by_entry_.emplace(&known->second->entry, Flattened{&*known->second, &stored});
+    }
+    return known->second ? known->second->entry : stored;
+  }
+  /// How a tensor that `seen` returned was stored; null where as it is.
+  [[nodiscard]] const Flattened* flattened(const TensorEntry& tensor) const {
+    const auto found = by_entry_.find(&tensor);
+    return found != by_entry_.end() ? &found->second : nullptr;
+  }
+
+ private:
+  const CheckpointMetadata& metadata_;
+  std::map<const TensorEntry*, std::optional<FlattenedTensor>> flattened_;
+  std::unordered_map<const TensorEntry*, Flattened> by_entry_;
+};
 
 }  // namespace detail
 

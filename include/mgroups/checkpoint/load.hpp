@@ -84,13 +84,14 @@ inline LoadReport load_state(const std::string& directory, const LocalState& sta
     const LoadReport report = planner->report(requests);
     WireWriter writer(verdict);
     to_wire(writer, report);
-    std::vector<std::string_view> stored_keys;
-    for (const auto& [key, tensor] : opened->metadata.tensors) stored_keys.push_back(key);
-    stored_keys.insert(stored_keys.end(), opened->metadata.left_out.begin(), opened->metadata.left_out.end());
-    std::sort(stored_keys.begin(), stored_keys.end());
-    const bool acceptable = planner->acceptable(report);
-    writer.text(acceptable ? std::string() : report_sentence(directory, report, stored_keys));
-    if (!acceptable) return;
+    if (!planner->acceptable(report)) {
+      const CheckpointMetadata& stored = opened->metadata;
+      std::vector<std::string_view> keys(stored.left_out.begin(), stored.left_out.end());
+      for (const auto& [key, tensor] : stored.tensors) keys.push_back(key);
+      std::sort(keys.begin(), keys.end());
+      return writer.text(report_sentence(directory, report, keys));
+    }
+    writer.text("");
     writer.text(opened->directory);
     writer.number(opened->flavour == Flavour::torch_dist ? 1 : 0);
     const bool common_wanted = wants_common(requests);

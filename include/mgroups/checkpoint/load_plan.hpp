@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,8 +50,7 @@ class LoadPlanner {
 
   /// Finds the tensors that are asked for. Part of `report`.
   void look_up(const Parcels& requests) {
-    asked_.clear();
-    askers_.clear();
+    forget();
     for_each_request(
         requests, [&](int, const TensorRequest& request) { static_cast<void>(look_up(request)); },
         [](int, const ObjectRequest&) {});
@@ -69,8 +67,7 @@ class LoadPlanner {
 
   [[nodiscard]] LoadReport report(const Parcels& requests) {
     LoadReport out;
-    asked_.clear();
-    askers_.clear();
+    forget();
     std::set<std::string_view> wanted, missing, mismatched;
     const auto mismatch = [&](std::string_view key, std::string reason) {
       if (mismatched.insert(key).second) out.mismatched.push_back({std::string(key), std::move(reason)});
@@ -135,7 +132,8 @@ class LoadPlanner {
            (report.unexpected.empty() || options_.allow_unexpected);
   }
 
-  /// After `report` or `look_up`: for each shard and object of each rank, where what it needs is stored; then the checksums of the files in which it is.
+  /// After `report` or `look_up`: for each shard and object of each rank, where what it needs is stored; then the checksums
+  /// of the files in which it is; then its part of shared reads.
   [[nodiscard]] Parcels answers(const Parcels& requests) {
     const int ranks = static_cast<int>(requests.counts.size());
     SharedReads shared(ranks, opened_.checksums.empty() ? 1 : static_cast<std::int64_t>(BlockChecksums::block_bytes),
@@ -181,6 +179,11 @@ class LoadPlanner {
 
  private:
   using Stored = std::pair<const std::string, TensorEntry>;
+
+  void forget() {
+    asked_.clear();
+    askers_.clear();
+  }
   /// Null where it is not stored.
   const Stored* look_up(const TensorRequest& request) {
     const auto found = metadata_.tensors.find(request.key);
@@ -203,16 +206,8 @@ class LoadPlanner {
     return found != metadata_.objects.end() && found->first.starts_with(prefix) ? found->first : std::string();
   }
 
-  /// The tensor as the request sees it: one that Megatron-Core stored as flattened ranges can be asked for in its true
-  /// shape.
   [[nodiscard]] const TensorEntry& seen_by(const TensorRequest& request, const TensorEntry& stored) {
-    if (request.shape.rank() + 1 != stored.shape.rank() || metadata_.original_shapes.empty()) return stored;
-    auto known = flattened_.find(&stored);
-    if (known == flattened_.end()) {
-      known = flattened_.emplace(&stored, flattened_tensor(metadata_, request.key, stored)).first;
-      if (known->second) by_entry_.emplace(&known->second->entry, Flattened{&*known->second, &stored});
-    }
-    return known->second ? known->second->entry : stored;
+    return tensors_.seen(request.key, stored, request.shape.rank());
   }
 
   [[nodiscard]] std::optional<std::string> fault_of(const TensorEntry& stored, const TensorRequest& wanted) const {
@@ -253,7 +248,7 @@ class LoadPlanner {
             if (stored == nullptr || askers_.find(&stored->second)->second < 2) return;
             const TensorEntry& tensor = seen_by(request, stored->second);
             const auto wanted = intersection(request.box, whole(tensor.shape));
-            if (!wanted || by_entry_.contains(&tensor)) return;
+            if (!wanted || tensors_.flattened(tensor) != nullptr) return;
             for_each_chunk(request, tensor, [&](std::size_t chunk) {
               const Box box = tensor.chunk_box(chunk);
               if (const auto common = intersection(*wanted, box)) {
@@ -279,7 +274,7 @@ class LoadPlanner {
       return;
     }
     const TensorEntry& tensor = seen_by(request, stored->second);
-    const auto flattened = by_entry_.find(&tensor);
+    const auto* const flattened = tensors_.flattened(tensor);
     writer.number(1);
     writer.number(static_cast<std::uint64_t>(tensor.dtype));
     writer.dims(tensor.shape);
@@ -289,17 +284,17 @@ class LoadPlanner {
     for (const std::size_t chunk : chunks) {
       const StorageInfo& storage = tensor.chunk_storage(chunk);
       writer.box(tensor.chunk_box(chunk));
-      if (flattened == by_entry_.end() && shared.enabled() && shared.shared(tensor, chunk)) {
+      if (flattened == nullptr && shared.enabled() && shared.shared(tensor, chunk)) {
         writer.number(read_for_several);
         files.insert(storage.file);
         continue;
       }
-      writer.number(flattened != by_entry_.end() ? read_run : read_alone);
+      writer.number(flattened != nullptr ? read_run : read_alone);
       answer_storage(storage, writer, files);
-      if (flattened == by_entry_.end()) continue;
-      const FlatPiece& piece = flattened->second.tensor->pieces[chunk];
+      if (flattened == nullptr) continue;
+      const FlatPiece& piece = flattened->tensor->pieces[chunk];
       writer.number(static_cast<std::uint64_t>(piece.first));
-      writer.dims(flattened->second.stored->chunk_box(piece.chunk).sizes);
+      writer.dims(flattened->stored->chunk_box(piece.chunk).sizes);
     }
   }
   void answer_storage(const StorageInfo& storage, WireWriter& writer, std::set<std::uint32_t>& files) const {
@@ -323,15 +318,10 @@ class LoadPlanner {
   const OpenedCheckpoint& opened_;
   const CheckpointMetadata& metadata_;
   const LoadOptions& options_;
-  struct Flattened {
-    const FlattenedTensor* tensor;
-    const TensorEntry* stored;
-  };
   std::vector<const Stored*> asked_;  // by all requests for tensors, in order; null: not stored
   std::unordered_map<const TensorEntry*, std::uint32_t> askers_;
   std::unordered_map<const TensorEntry*, ChunkIndex> indices_;
-  std::map<const TensorEntry*, std::optional<FlattenedTensor>> flattened_;
-  std::unordered_map<const TensorEntry*, Flattened> by_entry_;
+  TensorsInTrueShape tensors_{metadata_};
 };
 
 }  // namespace detail

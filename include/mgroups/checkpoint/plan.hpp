@@ -37,8 +37,8 @@ struct WriteAssignment {
 /// plans for real ranks and for simulated ones. Of ranks that sent the same bytes only the numbers are kept.
 class OwnedKeys {
  public:
-  /// Takes rank `rank`'s message. Ranks in ascending order. Returns whether the message must live as long as this: true where
-  /// no rank before has sent the same bytes.
+  /// Takes rank `rank`'s message. Ranks in ascending order. Returns whether the message must live as long as this: true
+  /// where no rank before has sent the same bytes.
   bool add(int rank, std::span<const std::byte> message) {
     if (message.empty()) return false;
     const std::string_view content(reinterpret_cast<const char*>(message.data()), message.size());
@@ -70,7 +70,7 @@ class OwnedKeys {
     std::map<std::vector<std::uint32_t>, std::uint32_t> sets;
     for (const Item& item : items_) {
       const std::span<const Shard> replicas = replicas_of(item);
-      const std::uint32_t main = holders_[replicas.front().holders].front();
+      const std::uint32_t main = first_rank(replicas.front());
       if (!item.shared) {
         load[main] += item.bytes;
         continue;
@@ -78,14 +78,7 @@ class OwnedKeys {
       std::vector<std::uint32_t> who;
       for (const Shard& shard : replicas) who.push_back(shard.holders);
       const auto [known, is_new] = sets.try_emplace(std::move(who), static_cast<std::uint32_t>(out.rank_sets.size()));
-      if (is_new) {
-        std::vector<std::uint32_t>& ranks = out.rank_sets.emplace_back();
-        for (const Shard& shard : replicas) {
-          ranks.insert(ranks.end(), holders_[shard.holders].begin(), holders_[shard.holders].end());
-        }
-        std::sort(ranks.begin(), ranks.end());
-        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-      }
+      if (is_new) out.rank_sets.push_back(ranks_of(replicas));
       out.boxes.push_back({item.bytes, known->second, main});
     }
     return out;
@@ -99,7 +92,7 @@ class OwnedKeys {
     for (const Item& item : items_) {
       const std::span<const Shard> replicas = replicas_of(item);
       if (!item.shared) {
-        out.push_back({holders_[replicas.front().holders].front(), replicas.front().index});
+        out.push_back({first_rank(replicas.front()), replicas.front().index});
         continue;
       }
       const std::uint32_t rank = chosen[next++];
@@ -281,13 +274,18 @@ class OwnedKeys {
     return {};
   }
 
-  [[nodiscard]] std::string ranks_text(const std::vector<Shard>& shards) const {
+  /// All that hold any of the shards, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> ranks_of(std::span<const Shard> shards) const {
     std::vector<std::uint32_t> ranks;
-    for (const Shard& shard : shards)
+    for (const Shard& shard : shards) {
       ranks.insert(ranks.end(), holders_[shard.holders].begin(), holders_[shard.holders].end());
+    }
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    return ranks.empty() ? "no rank" : concat("ranks ", list_text(ranks));
+    return ranks;
+  }
+  [[nodiscard]] std::string ranks_text(std::span<const Shard> shards) const {
+    return shards.empty() ? "no rank" : concat("ranks ", list_text(ranks_of(shards)));
   }
 
   std::vector<std::vector<std::uint32_t>> holders_;  // ranks that sent one and the same message, ascending

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <mgroups/shard/state_dict.hpp>
+#include <mgroups/shard/layout_id.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,17 +65,12 @@ inline void refuse_faults(any_communicator& comm, const std::vector<std::string>
     Parcels out(comm.size());
     if (comm.rank() != coordinator) return out;
     Balancer balancer(std::move(load));
-    std::vector<std::size_t> boxes;
-    offers.for_each([&](int, std::span<const std::byte> bytes) {
-      WireReader reader(bytes);
-      boxes.push_back(balancer.add(reader));
-    });
-    const std::vector<std::uint32_t> chosen = balancer.choose();
+    offers.for_each([&](int, std::span<const std::byte> bytes) { balancer.add(bytes); });
+    const std::vector<std::vector<std::uint32_t>> chosen = balancer.choose();
     WireWriter answer(out.bytes);
-    std::size_t next = 0;
-    for (std::size_t owner = 0; owner < boxes.size(); ++owner) {
+    for (std::size_t owner = 0; owner < chosen.size(); ++owner) {
       const std::size_t before = out.bytes.size();
-      for (std::size_t i = 0; i < boxes[owner]; ++i) answer.number(chosen[next++]);
+      for (const std::uint32_t rank : chosen[owner]) answer.number(rank);
       out.counts[owner] = out.bytes.size() - before;
     }
     return out;

@@ -113,7 +113,7 @@ class ChunkReader {
       const bool same_archive =
           i > 0 && reads[i - 1]->storage.offset == at.offset && reads[i - 1]->storage.length == at.length;
       if (at.length <= small_archive) {
-        const std::span<const std::byte> archive = fetch(*file_, reads.subspan(i));
+        const std::span<const std::byte> archive = fetch(reads.subspan(i));
         if (!same_archive) look_at(read, path, archive);
         const TensorView part = part_of(read, path, archive.data());
         if (part.numel() > 0) place(part, read.target);
@@ -143,7 +143,7 @@ class ChunkReader {
   }
 
   /// The archive of the first of `reads`, in memory, after reading as many of the following small ones as fit.
-  std::span<const std::byte> fetch(File& file, Reads reads) {
+  std::span<const std::byte> fetch(Reads reads) {
     const StorageInfo& wanted = reads[0]->storage;
     if (wanted.offset < window_offset_ || wanted.offset + wanted.length > window_offset_ + window_.size()) {
       if (!window_memory_) window_memory_.reset(new std::byte[window_capacity_]);
@@ -159,7 +159,7 @@ class ChunkReader {
       }
       window_offset_ = wanted.offset;
       window_ = {window_memory_.get(), static_cast<std::size_t>(end - wanted.offset)};
-      file.read_at(window_offset_, window_);
+      file_->read_at(window_offset_, window_);
     }
     return window_.subspan(static_cast<std::size_t>(wanted.offset - window_offset_),
                            static_cast<std::size_t>(wanted.length));
@@ -258,7 +258,7 @@ class ChunkReader {
   std::span<const std::string> names_;
   const Checksums& checksums_;
   const LoadOptions& options_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<File> file_;  // the open one, and what is known of it:
   std::uint32_t open_name_ = 0;
   bool own_file_ = false;
   Verify verify_ = Verify::nothing;

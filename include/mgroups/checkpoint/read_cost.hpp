@@ -13,7 +13,8 @@ MGROUPS_BEGIN_NAMESPACE
 
 namespace detail {
 
-/// Up to this many bytes between two wanted ones are read along: it takes about as long as another call, from the page cache.
+/// Up to this many bytes between two wanted ones are read along: from the page cache, it takes about as long as another
+/// call.
 inline constexpr std::int64_t cheap_gap = 16 << 10;
 /// Archives up to this size are read whole, with what lies between them.
 inline constexpr std::uint64_t small_archive = std::uint64_t{128} << 10;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <mgroups/checkpoint/agreement.hpp>
@@ -15,6 +14,7 @@
 #include <mgroups/checkpoint/read_part.hpp>
 #include <mgroups/checkpoint/shared_reads.hpp>
 #include <mgroups/comm/any_communicator.hpp>
+#include <mgroups/core/align_up.hpp>
 #include <mgroups/core/box.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/dtype.hpp>
@@ -82,7 +82,7 @@ class SharedExchange {
     std::vector<std::size_t> places;
     while (end < work_.reads.size() && (end == at_ || bytes + bytes_of(work_.reads[end]) <= budget)) {
       places.push_back(bytes);
-      bytes += (bytes_of(work_.reads[end++]) + 63) / 64 * 64;
+      bytes += align_up(bytes_of(work_.reads[end++]), 64);
     }
     if (bytes > capacity_) {
       memory_.reset(new std::byte[bytes]);

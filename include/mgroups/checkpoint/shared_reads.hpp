@@ -147,15 +147,8 @@ class SharedReads {
       if (const auto common = intersection(want.part, slab)) parts.emplace_back(&want, *common);
     }
     if (parts.empty()) return;
-    // The smallest box that holds all parts.
     Box hull = parts[0].second;
-    for (const auto& [want, part] : parts) {
-      for (int axis = 0; axis < hull.rank(); ++axis) {
-        const std::int64_t end = std::max(hull.offsets[axis] + hull.sizes[axis], part.offsets[axis] + part.sizes[axis]);
-        hull.offsets[axis] = std::min(hull.offsets[axis], part.offsets[axis]);
-        hull.sizes[axis] = end - hull.offsets[axis];
-      }
-    }
+    for (const auto& [want, part] : parts) hull = bounding_box(hull, part);
     const StorageInfo& at = chunk.tensor->chunk_storage(chunk.index);
     const int reader = choose_reader(parts, at.file);
     load_[static_cast<std::size_t>(reader)] += hull.volume() * item;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <mgroups/core/align_up.hpp>
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/tensor_view.hpp>
 #include <mgroups/pack/pack.hpp>
@@ -44,7 +45,7 @@ class Staging {
     state_ = {};
     state_.layout_id = source.layout_id;
     std::size_t bytes = 0;
-    for (const LocalShard& shard : source.tensors) bytes = aligned(bytes) + shard.data.nbytes();
+    for (const LocalShard& shard : source.tensors) bytes = align_up(bytes, alignment) + shard.data.nbytes();
     if (bytes > capacity_) {
       memory_.reset();
       memory_.reset(new std::byte[bytes + alignment]);
@@ -54,7 +55,7 @@ class Staging {
     std::size_t at = 0;
     for (std::size_t i = 0; i < source.tensors.size(); ++i) {
       const LocalShard& shard = source.tensors[i];
-      at = aligned(at);
+      at = align_up(at, alignment);
       layouts_.push_back(*shard.layout);
       TensorView copy = shard.data;
       copy.data = begin + at;
@@ -113,9 +114,6 @@ class Staging {
     if (slice.bytes == whole) return copy_box(from, to);
     std::memcpy(static_cast<std::byte*>(to.data) + slice.begin, static_cast<const std::byte*>(from.data) + slice.begin,
                 slice.bytes);
-  }
-  [[nodiscard]] static constexpr std::size_t aligned(std::size_t at) noexcept {
-    return (at + alignment - 1) & ~(alignment - 1);
   }
   [[nodiscard]] std::byte* aligned_begin() const noexcept {
     void* begin = memory_.get();

@@ -41,6 +41,16 @@ struct Box {
   return out;
 }
 
+/// The smallest box that holds two boxes of equal rank.
+[[nodiscard]] constexpr Box bounding_box(Box a, const Box& b) {
+  for (int axis = 0; axis < a.rank(); ++axis) {
+    const std::int64_t begin = std::min(a.offsets[axis], b.offsets[axis]);
+    a.sizes[axis] = std::max(a.offsets[axis] + a.sizes[axis], b.offsets[axis] + b.sizes[axis]) - begin;
+    a.offsets[axis] = begin;
+  }
+  return a;
+}
+
 /// `inner` in coordinates that start at `outer`'s corner.
 [[nodiscard]] constexpr Box relative_to(const Box& inner, const Box& outer) {
   Box out = inner;

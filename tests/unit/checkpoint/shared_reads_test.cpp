@@ -3,7 +3,6 @@
 #include <mgroups/checkpoint/shared_reads.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <mgroups/core/error.hpp>
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/format/read_at.hpp>
 #include <mgroups/format/torch_dist/zip.hpp>
 #include <mgroups/format/utf8.hpp>
@@ -48,18 +49,13 @@ class ArchiveBytes {
   };
 
   [[nodiscard]] static std::uint16_t u16(std::span<const std::byte> bytes, std::size_t at) noexcept {
-    return static_cast<std::uint16_t>(number(bytes.subspan(at, 2)));
+    return static_cast<std::uint16_t>(little_endian(bytes.subspan(at, 2)));
   }
   [[nodiscard]] static std::uint32_t u32(std::span<const std::byte> bytes, std::size_t at) noexcept {
-    return static_cast<std::uint32_t>(number(bytes.subspan(at, 4)));
+    return static_cast<std::uint32_t>(little_endian(bytes.subspan(at, 4)));
   }
   [[nodiscard]] static std::uint64_t u64(std::span<const std::byte> bytes, std::size_t at) noexcept {
-    return number(bytes.subspan(at, 8));
-  }
-  [[nodiscard]] static std::uint64_t number(std::span<const std::byte> bytes) noexcept {
-    std::uint64_t value = 0;
-    for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-    return value;
+    return little_endian(bytes.subspan(at, 8));
   }
   [[nodiscard]] static std::string_view text(std::span<const std::byte> bytes) noexcept {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

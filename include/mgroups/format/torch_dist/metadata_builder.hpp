@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/format/torch_dist/metadata_filter.hpp>
 #include <mgroups/format/torch_dist/metadata_records.hpp>
 #include <mgroups/format/torch_dist/metadata_scanner.hpp>
@@ -135,8 +136,9 @@ class MetadataBuilder : public PickleBuilder {
     std::uint64_t number = byte_at(begin + 1);
     std::size_t behind = begin + 2;
     if (byte_at(begin) == 'j') {
-      for (std::size_t i = 2; i < 5; ++i) number |= std::uint64_t{byte_at(begin + i)} << 8 * (i - 1);
       behind = begin + 5;
+      if (behind > tree_.input.size()) return false;
+      number = little_endian(tree_.input.subspan(begin + 1).first<4>());
     } else if (byte_at(begin) != 'h') {
       return false;
     }

@@ -62,7 +62,7 @@ class MetadataFilter {
     if (wanted.parts_.size() < most_parts) {
       if (std::find(wanted.parts_.begin(), wanted.parts_.end(), part) == wanted.parts_.end()) wanted.parts_.push_back(part);
     } else if (!part.empty()) {
-      extend(wanted.parts_.back(), part);
+      wanted.parts_.back() = bounding_box(wanted.parts_.back(), part);
     }
   }
 
@@ -78,13 +78,6 @@ class MetadataFilter {
   [[nodiscard]] Wanted& entry(std::string_view key) {
     const auto found = wanted_.find(key);
     return found != wanted_.end() ? found->second : wanted_.emplace(std::string(key), Wanted()).first->second;
-  }
-  static void extend(Box& box, const Box& part) {
-    for (int axis = 0; axis < box.offsets.rank(); ++axis) {
-      const std::int64_t begin = std::min(box.offsets[axis], part.offsets[axis]);
-      box.sizes[axis] = std::max(box.offsets[axis] + box.sizes[axis], part.offsets[axis] + part.sizes[axis]) - begin;
-      box.offsets[axis] = begin;
-    }
   }
 
   std::map<std::string, Wanted, std::less<>> wanted_;

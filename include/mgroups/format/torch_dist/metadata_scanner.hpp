@@ -5,11 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
 #include <mgroups/core/dims.hpp>
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/format/torch_dist/metadata_records.hpp>
 #include <mgroups/format/torch_dist/pickle_value.hpp>
 #include <mgroups/format/utf8.hpp>
@@ -121,8 +121,7 @@ class MetadataScanner {
   template <std::size_t Width>
   [[nodiscard]] bool argument(std::uint64_t& out) noexcept {
     if (input_.size() - at_ < Width) return false;
-    out = 0;
-    for (std::size_t i = Width; i-- > 0;) out = out << 8 | std::to_integer<std::uint64_t>(input_[at_ + i]);
+    out = little_endian(input_.subspan(at_).first<Width>());
     at_ += Width;
     return true;
   }
@@ -183,7 +182,7 @@ class MetadataScanner {
       case 0x8a:
         ++at_;
         if (!argument<1>(width) || width > 8 || width > input_.size() - at_) return false;
-        for (std::uint64_t i = width; i-- > 0;) bits = bits << 8 | std::to_integer<std::uint64_t>(input_[at_ + i]);
+        bits = little_endian(input_.subspan(at_, static_cast<std::size_t>(width)));
         at_ += static_cast<std::size_t>(width);
         return (width == 0 || bits >> (8 * width - 1) == 0) && set(out, bits);
       default: return false;

@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The mgroups authors
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

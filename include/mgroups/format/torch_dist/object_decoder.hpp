@@ -13,6 +13,7 @@
 
 #include <mgroups/core/dims.hpp>
 #include <mgroups/core/error.hpp>
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/core/value.hpp>
 #include <mgroups/format/read_at.hpp>
 #include <mgroups/format/torch_dist/archive_reader.hpp>
@@ -100,10 +101,8 @@ class ObjectDecoder {
 
   [[nodiscard]] Value big_integer(PickleValue in) const {
     const auto bytes = in.as_big_integer();
-    std::uint64_t value = 0;
     if (bytes.size() != 9 || bytes[8] != std::byte{0}) refuse("holds an int that does not fit into 64 bits");
-    for (std::size_t i = 0; i < 8; ++i) value |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
-    return value;
+    return little_endian(bytes.first<8>());
   }
   [[nodiscard]] Value::Global global(PickleValue in) {
     spend_bytes(in.module_name().size() + in.class_name().size());

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/version.hpp>
 
 MGROUPS_BEGIN_NAMESPACE
@@ -103,9 +104,7 @@ class PickleFetches {
   }
   [[nodiscard]] std::optional<std::uint64_t> uint_at(std::size_t at, std::size_t width) const noexcept {
     if (width > input_.size() - at) return std::nullopt;
-    std::uint64_t value = 0;
-    for (std::size_t i = width; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(input_[at + i]);
-    return value;
+    return little_endian(input_.subspan(at, width));
   }
   void note(std::uint64_t number) {
     if (number >= input_.size()) return;  // more values than bytes: the machine refuses it

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include <mgroups/core/error.hpp>
+#include <mgroups/core/little_endian.hpp>
 #include <mgroups/format/torch_dist/pickle_builder.hpp>
 #include <mgroups/format/torch_dist/pickle_value.hpp>
 #include <mgroups/format/utf8.hpp>
@@ -63,12 +63,7 @@ class PickleMachine : private Builder {
     position_ += static_cast<std::size_t>(n);
     return out;
   }
-  [[nodiscard]] std::uint64_t take_uint(std::size_t n) {
-    const auto bytes = take(n);
-    std::uint64_t value = 0;
-    for (std::size_t i = n; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-    return value;
-  }
+  [[nodiscard]] std::uint64_t take_uint(std::size_t n) { return little_endian(take(n)); }
 
   void push_int(std::int64_t value) { push(int_node(value)); }
   void push_long(std::uint64_t n) {
@@ -81,8 +76,8 @@ class PickleMachine : private Builder {
     if (used > 8 || (used == 8 && ((bytes[7] & std::byte{0x80}) != std::byte{}) != negative)) {
       return push_slice(PickleKind::big_integer, begin, bytes.size());
     }
-    std::uint64_t value = negative ? ~std::uint64_t{0} : 0;
-    for (std::size_t i = used; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+    std::uint64_t value = little_endian(bytes.first(used));
+    if (negative && used < 8) value |= ~std::uint64_t{0} << (8 * used);
     push_int(static_cast<std::int64_t>(value));
   }
   void push_slice(PickleKind kind, std::size_t begin, std::size_t length) { push(add_slice(kind, begin, length)); }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include <mgroups/core/align_up.hpp>
 #include <mgroups/version.hpp>
 
 // The parts of the zip format (PKWARE's APPNOTE) that torch.save uses: stored records with data descriptors, zip64
@@ -74,7 +75,7 @@ struct Record {
   /// Bytes of the local header with its padding.
   [[nodiscard]] std::uint64_t local_size(std::string_view prefix) const noexcept {
     const std::uint64_t bare = header + local_bytes + name_bytes(prefix) + (large() ? 20 : 0) + 4;
-    return (bare + alignment - 1) / alignment * alignment - header;
+    return align_up(bare, alignment) - header;
   }
   /// Bytes of what follows the data.
   [[nodiscard]] std::uint64_t descriptor_size() const noexcept { return size == 0 ? 0 : large() ? 24 : 16; }
