@@ -151,19 +151,31 @@ class Bench:
             check_saved(ours, state)
 
     def training(self, place, folder):
-        """The same steps while asynchronous saves are always in flight, and alone."""
+        """The same steps while asynchronous saves are always in flight; alone; and beside a memcpy and plain writes of the
+        same bytes, at the same priority, which no such save can do without."""
         ours, steps = os.path.join(folder, "ours"), 240 // self.scale
         for ranks in sorted({max(1, CORES - 1), CORES}):
             for state in self.large_states():
                 state = state._replace(bytes_each=state.bytes_each // 4)
-                measure = lambda verb: program("training", verb, ours, ranks, state.tensors, state.bytes_each, steps)
+                measure = lambda verb, to=ours: program("training", verb, to, ranks, state.tensors, state.bytes_each, steps)
                 work = f"{steps} training steps on {ranks} of {CORES} cores, saves always in flight"
-                contestants = {"limit": functools.partial(measure, "alone"), "ours": functools.partial(measure, "saving")}
+                contestants = {
+                    "ours": functools.partial(measure, "saving"),
+                    "alone": functools.partial(measure, "alone", os.path.join(folder, "none")),
+                    "limit": functools.partial(measure, "writing", os.path.join(folder, "plain")),
+                }
                 # Without a size: the steps are the same for all, so that their time has no exponent.
                 row = self.table.add("training", work, contestants, place, size_text=text_of(total_bytes(state)))
-                slower, saves = 100 * row.beyond_limit("seconds") / row.median("limit"), row.median("ours", "saves")
-                self.table.note(row, f"{slower:.1f} % slower than alone (the limit), with {saves:g} saves begun meanwhile")
+                self.table.note(row, "; ".join(self.slowdown(row, name, text) for name, text in (
+                    ("ours", "saves"), ("limit", "memcpy and plain writes (the limit)"))))
                 check_saved(ours, state)
+
+    @staticmethod
+    def slowdown(row, name, text):
+        alone, seconds = row.median("alone"), row.median(name)
+        staging, begun = row.median(name, "staging"), row.median(name, "saves")
+        return (f"{text}: {100 * (seconds / alone - 1):.1f} % slower than alone, {100 * ((seconds - staging) / alone - 1):.1f} % "
+                f"but for the copies, {begun:g} begun meanwhile")
 
     def note_others(self, row):
         """Whatever else our program has said."""
